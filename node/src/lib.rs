@@ -1,0 +1,1 @@
+//! The Holm daemon: REST, the leader's driver, the agent, and everything wired together.

@@ -1,0 +1,26 @@
+//! Commands about images.
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{ImageId, NodeId};
+use crate::image::ImageKind;
+
+/// The bytes are whole on `holder`: make the image known.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CreateImage {
+    pub id: ImageId,
+    pub name: String,
+    pub kind: ImageKind,
+    pub size_bytes: u64,
+    /// Lower-case hex.
+    pub sha256: String,
+    pub holder: NodeId,
+}
+
+/// A node holds an image's verified bytes now, or no longer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReportImage {
+    pub node: NodeId,
+    pub image: ImageId,
+    pub held: bool,
+}

@@ -1,0 +1,53 @@
+//! Commands about nodes.
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{NodeId, Revision};
+use crate::node::NodeReport;
+
+/// A new member. The id is given out by the state machine; the reply carries it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddNode {
+    pub name: String,
+    pub peer_addr: String,
+    pub api_addr: String,
+}
+
+/// A node says what it is and has. Replaces its earlier report; refused when older.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReportNode {
+    pub node: NodeId,
+    /// Its addresses may change between starts.
+    pub peer_addr: String,
+    pub api_addr: String,
+    pub report: NodeReport,
+}
+
+/// The leader hears a node again, or no longer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetNodeUp {
+    /// Revision of the sender's `BeginLeadership`.
+    pub leadership: Revision,
+    pub node: NodeId,
+    pub up: bool,
+}
+
+/// Cordon (`enabled: false`) or uncordon.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetNodeEnabled {
+    pub node: NodeId,
+    pub enabled: bool,
+    #[serde(default)]
+    pub reason: Option<String>,
+    #[serde(default)]
+    pub expected: Option<Revision>,
+}
+
+/// Removes a member for good; its id is never used again. Refused while claims exist, unless the
+/// operator states that the machine is off (FENCING.md, rule 19).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RemoveNode {
+    pub node: NodeId,
+    #[serde(default)]
+    pub confirm_node_off: bool,
+}

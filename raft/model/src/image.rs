@@ -1,0 +1,36 @@
+//! An image: what a VM boots from. The record is replicated; the bytes lie in the nodes' image stores
+//! under their SHA-256, and `holders` says which nodes have them whole and verified.
+
+use imbl::OrdSet;
+use serde::{Deserialize, Serialize};
+
+use crate::id::{ImageId, NodeId, Revision, Timestamp};
+
+/// One image.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Image {
+    pub id: ImageId,
+    pub project: String,
+    /// Unique within the project.
+    pub name: String,
+    pub kind: ImageKind,
+    pub size_bytes: u64,
+    /// Lower-case hex, 64 characters.
+    pub sha256: String,
+    /// Nodes that hold the bytes, verified.
+    pub holders: OrdSet<NodeId>,
+    pub created_at: Timestamp,
+    pub revision: Revision,
+}
+
+/// How a VMM uses the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ImageKind {
+    /// A kernel: ELF with a PVH note, or bzImage.
+    Kernel,
+    /// A raw disk, copied for each VM.
+    RawDisk,
+    /// A qcow2 disk without a backing file, copied for each VM.
+    Qcow2Disk,
+}

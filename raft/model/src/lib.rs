@@ -1,0 +1,29 @@
+//! Everything a Holm cluster agrees on: the replicated [`State`], the [`Command`]s that change it and
+//! the pure function [`apply`](fn@apply) that performs them. No clock, no randomness, no IO: two replicas that
+//! apply the same entries hold the same bytes.
+
+pub mod apply;
+pub mod command;
+pub mod event;
+pub mod feasible;
+pub mod flavor;
+pub mod id;
+pub mod image;
+pub mod limits;
+pub mod node;
+pub mod reply;
+pub mod resources;
+pub mod snapshot;
+pub mod state;
+pub mod version;
+pub mod view;
+pub mod vm;
+pub mod window;
+
+pub use apply::{Applied, apply};
+pub use command::{Actor, Command, Entry, IdempotencyKey, Proposal};
+pub use event::Event;
+pub use id::{BootId, ClusterId, Epoch, FlavorId, ImageId, Incarnation, NodeId, Revision, Timestamp, VmId};
+pub use reply::{Kind, Outcome, Reason, Reply};
+pub use resources::{Inventory, ResourceClass, Resources};
+pub use state::State;

@@ -1,0 +1,102 @@
+//! Bounds on everything a user can send, with the words that name the field and the fix.
+
+use crate::flavor::Size;
+use crate::reply::Reason;
+
+/// Longest name of anything.
+pub const NAME_MAX: usize = 63;
+/// Most VMs a cluster holds.
+pub const VMS_MAX: usize = 100_000;
+/// Most flavors and most images a cluster holds.
+pub const CATALOG_MAX: usize = 10_000;
+/// Most nodes a cluster holds.
+pub const NODES_MAX: usize = 256;
+/// Most vCPUs of a VM.
+pub const VCPUS_MAX: u32 = 254;
+/// Least and most memory of a VM, in MiB.
+pub const MEMORY_MIB: std::ops::RangeInclusive<u64> = 16..=12 * 1024 * 1024;
+/// Most disk of a VM, in GiB.
+pub const DISK_GIB_MAX: u64 = 64 * 1024;
+/// Longest kernel command line, in bytes.
+pub const CMDLINE_MAX: usize = 2048;
+/// Longest message kept from a node's report or an operator's reason, in bytes.
+pub const MESSAGE_MAX: usize = 1024;
+/// Longest time-out of a graceful stop, in seconds.
+pub const STOP_TIMEOUT_S_MAX: u32 = 3600;
+/// Longest idempotency key, in bytes.
+pub const KEY_MAX: usize = 128;
+
+fn invalid(field: &str, message: impl Into<String>) -> Reason {
+    Reason::Invalid { field: field.to_owned(), message: message.into() }
+}
+
+/// A name: 1 to 63 of letters, digits, `-`, `_` and `.`, beginning with a letter or digit, and not
+/// shaped like an id, so that "name or id" is never ambiguous.
+///
+/// # Errors
+/// [`Reason::Invalid`] naming `field`.
+pub fn name(field: &str, name: &str) -> Result<(), Reason> {
+    if name.is_empty() {
+        return Err(invalid(field, "must not be empty"));
+    }
+    if name.len() > NAME_MAX {
+        return Err(invalid(field, format!("is {} bytes long, at most {NAME_MAX} are allowed", name.len())));
+    }
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if let Some(bad) = name.chars().find(|c| !allowed(*c)) {
+        return Err(invalid(field, format!("has {bad:?}; use letters, digits, `-`, `_` and `.`")));
+    }
+    if !name.starts_with(|c: char| c.is_ascii_alphanumeric()) {
+        return Err(invalid(field, "must begin with a letter or a digit"));
+    }
+    if uuid::Uuid::parse_str(name).is_ok() || name.chars().all(|c| c.is_ascii_digit()) {
+        return Err(invalid(field, "looks like an id; use a name that is not a UUID or a bare number"));
+    }
+    Ok(())
+}
+
+/// The sizes of a flavor.
+///
+/// # Errors
+/// [`Reason::Invalid`] naming the field.
+pub fn size(size: &Size) -> Result<(), Reason> {
+    if size.vcpus == 0 || size.vcpus > VCPUS_MAX {
+        return Err(invalid("vcpus", format!("is {}, must be 1 to {VCPUS_MAX}", size.vcpus)));
+    }
+    if !MEMORY_MIB.contains(&size.memory_mib) {
+        return Err(invalid(
+            "memory_mib",
+            format!("is {}, must be {} to {}", size.memory_mib, MEMORY_MIB.start(), MEMORY_MIB.end()),
+        ));
+    }
+    if size.memory_mib % 2 != 0 {
+        return Err(invalid("memory_mib", format!("is {}, must be even", size.memory_mib)));
+    }
+    if size.disk_gib > DISK_GIB_MAX {
+        return Err(invalid("disk_gib", format!("is {}, must be at most {DISK_GIB_MAX}", size.disk_gib)));
+    }
+    Ok(())
+}
+
+/// A free text with a bound, for reasons and command lines.
+///
+/// # Errors
+/// [`Reason::Invalid`] naming `field`.
+pub fn text(field: &str, text: &str, max: usize) -> Result<(), Reason> {
+    if text.len() > max {
+        return Err(invalid(field, format!("is {} bytes long, at most {max} are allowed", text.len())));
+    }
+    if text.chars().any(|c| c.is_control()) {
+        return Err(invalid(field, "must not contain control characters"));
+    }
+    Ok(())
+}
+
+/// Cuts a node's message at [`MESSAGE_MAX`] bytes, at a character boundary.
+pub fn clip(message: &str) -> String {
+    let mut end = message.len().min(MESSAGE_MAX);
+    while !message.is_char_boundary(end) {
+        end -= 1;
+    }
+    message[..end].to_owned()
+}

@@ -1,0 +1,120 @@
+//! Resource classes and amounts, in the words of OpenStack Placement: a node has an inventory per
+//! class, a VM's claim holds an amount per class. All integers; ratios are in thousandths.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// A kind of thing a node has a countable amount of. Serialised as its Placement name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub enum ResourceClass {
+    /// Virtual CPUs.
+    Vcpu,
+    /// Memory in MiB (Placement calls the class `MEMORY_MB` and counts MiB too).
+    MemoryMb,
+    /// Disk of the VM directory in GiB.
+    DiskGb,
+    /// Anything else, by name.
+    Custom(String),
+}
+
+impl ResourceClass {
+    /// The class' name on the wire.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Vcpu => "VCPU",
+            Self::MemoryMb => "MEMORY_MB",
+            Self::DiskGb => "DISK_GB",
+            Self::Custom(name) => name,
+        }
+    }
+}
+
+impl From<String> for ResourceClass {
+    fn from(name: String) -> Self {
+        match name.as_str() {
+            "VCPU" => Self::Vcpu,
+            "MEMORY_MB" => Self::MemoryMb,
+            "DISK_GB" => Self::DiskGb,
+            _ => Self::Custom(name),
+        }
+    }
+}
+
+impl From<ResourceClass> for String {
+    fn from(class: ResourceClass) -> Self {
+        class.name().to_owned()
+    }
+}
+
+impl fmt::Display for ResourceClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// An amount per resource class; an absent class is zero.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Resources(pub BTreeMap<ResourceClass, u64>);
+
+impl Resources {
+    /// The amount of `class`.
+    pub fn get(&self, class: &ResourceClass) -> u64 {
+        self.0.get(class).copied().unwrap_or(0)
+    }
+
+    /// Adds every amount of `other`.
+    pub fn add(&mut self, other: &Resources) {
+        for (class, amount) in &other.0 {
+            let held = self.0.entry(class.clone()).or_default();
+            *held = held.saturating_add(*amount);
+        }
+    }
+
+    /// Takes every amount of `other` away; classes that reach zero disappear, so that two ways to the
+    /// same amounts give the same bytes.
+    ///
+    /// # Panics
+    /// When more is taken than is held: claims and their sum have come apart, which is corruption.
+    pub fn sub(&mut self, other: &Resources) {
+        for (class, amount) in &other.0 {
+            let held = self.get(class);
+            let left = held.checked_sub(*amount).unwrap_or_else(|| {
+                panic!("corrupt state: {amount} of {class} released, only {held} claimed")
+            });
+            if left == 0 {
+                self.0.remove(class);
+            } else {
+                self.0.insert(class.clone(), left);
+            }
+        }
+    }
+}
+
+impl FromIterator<(ResourceClass, u64)> for Resources {
+    fn from_iter<I: IntoIterator<Item = (ResourceClass, u64)>>(iter: I) -> Self {
+        Self(iter.into_iter().filter(|(_, amount)| *amount > 0).collect())
+    }
+}
+
+/// How much of one class a node offers (Placement's inventory).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Inventory {
+    /// What the host has.
+    pub total: u64,
+    /// What is kept for the host itself; may exceed `total`, the capacity is then zero.
+    pub reserved: u64,
+    /// Overcommit in thousandths: 4000 is Nova's 4.0 for CPUs.
+    pub allocation_ratio_thousandths: u64,
+}
+
+impl Inventory {
+    /// `(total - reserved) × ratio`, rounded down: Placement's capacity.
+    pub fn capacity(&self) -> u64 {
+        let usable = u128::from(self.total.saturating_sub(self.reserved));
+        u64::try_from(usable * u128::from(self.allocation_ratio_thousandths) / 1000).unwrap_or(u64::MAX)
+    }
+}

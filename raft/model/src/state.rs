@@ -1,0 +1,59 @@
+//! The replicated state: maps of records and the counters beside them. Maps are persistent, so a clone
+//! is cheap and readers never hold up apply.
+
+use imbl::{OrdMap, OrdSet};
+use serde::{Deserialize, Serialize};
+
+use crate::event::Ring;
+use crate::flavor::Flavor;
+use crate::id::{ClusterId, FlavorId, ImageId, Incarnation, NodeId, Revision, Timestamp, VmId};
+use crate::image::Image;
+use crate::node::Node;
+use crate::vm::Vm;
+use crate::window::Window;
+
+/// Everything the cluster agrees on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct State {
+    /// Count of applied commands.
+    pub revision: Revision,
+    /// None until `InitCluster`.
+    pub cluster: Option<Cluster>,
+    /// Whose decisions are accepted; none until the first `BeginLeadership`.
+    pub leadership: Option<Leadership>,
+    /// The highest node id ever given out.
+    pub last_node_id: NodeId,
+    pub nodes: OrdMap<NodeId, Node>,
+    pub flavors: OrdMap<FlavorId, Flavor>,
+    pub images: OrdMap<ImageId, Image>,
+    pub vms: OrdMap<VmId, Vm>,
+    /// VMs without a claim in BUILD: the scheduler's queue.
+    pub waiting: OrdSet<VmId>,
+    /// VMs by the node that holds their claim.
+    pub vms_by_node: OrdMap<NodeId, OrdSet<VmId>>,
+    /// VM ids by (project, name).
+    pub vm_names: OrdMap<(String, String), VmId>,
+    pub window: Window,
+    pub events: Ring,
+}
+
+/// The cluster's own record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cluster {
+    pub id: ClusterId,
+    pub name: String,
+    pub created_at: Timestamp,
+    /// The format version all members speak (see [`crate::version`]).
+    pub version: u32,
+}
+
+/// The process whose controllers may decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Leadership {
+    pub node: NodeId,
+    pub term: u64,
+    pub incarnation: Incarnation,
+    /// Revision of the `BeginLeadership`.
+    pub revision: Revision,
+    pub at: Timestamp,
+}

@@ -1,0 +1,215 @@
+//! A VM: the record of what was asked for, where it was placed and what its node last reported.
+//!
+//! ```text
+//!            CreateVm                PlaceVms               report Running
+//!   (none) ───────────► BUILD ───────────────► BUILD ───────────────────────► ACTIVE ◄──────┐
+//!                     scheduling   claim(epoch) spawning                     │   │   │      │ start
+//!                        ▲  │                     │ Released(BuildFailed)    │   │   │      │
+//!                        │  │ no host, or three   │                  paused ◄┘   │   │ off  │
+//!                        └──┼── hosts failed ─────┤                              │   └────► SHUTOFF
+//!                           ▼                     ▼                 VMM died     ▼
+//!                         ERROR ◄──────────────────────────────────────────── ERROR
+//!
+//!   any ── DeleteVm ──► DELETING ── Released(Deleted), at once where there is no claim ──► (none)
+//! ```
+//!
+//! A claim begins with `PlaceVms` and ends only by its own node's `Released` or by an operator's
+//! statement that the node is off (FENCING.md, rule 1): no status frees it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::flavor::Size;
+use crate::id::{BootId, Epoch, FlavorId, ImageId, NodeId, Revision, Timestamp, VmId};
+use crate::resources::Resources;
+
+/// One VM.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Vm {
+    pub id: VmId,
+    pub project: String,
+    /// Unique within the project.
+    pub name: String,
+    pub spec: VmSpec,
+    pub power: Power,
+    pub status: VmStatus,
+    pub task_state: Option<TaskState>,
+    /// Why the status is what it is, where that is not plain: the last error, or what is waited for.
+    pub fault: Option<Fault>,
+    pub claim: Option<Claim>,
+    /// The latest report of the node that holds the claim.
+    pub observed: Option<Observed>,
+    /// Hosts where this VM failed to build, and why. At most three, then ERROR.
+    pub excluded: Vec<HostReason>,
+    /// Why each host refused it at the last decision; empty once placed.
+    pub refusals: Vec<HostReason>,
+    /// While it waits unplaced: from when the build time-out counts.
+    pub waiting_since: Option<Timestamp>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    pub revision: Revision,
+}
+
+/// What was asked for at creation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VmSpec {
+    pub flavor: FlavorId,
+    pub flavor_name: String,
+    pub size: Size,
+    pub image: ImageId,
+    /// Boots a disk image with this kernel image instead of the node's firmware.
+    #[serde(default)]
+    pub kernel: Option<ImageId>,
+    /// Kernel command line.
+    #[serde(default)]
+    pub cmdline: Option<String>,
+    /// The only node the operator allows.
+    #[serde(default)]
+    pub node: Option<NodeId>,
+    #[serde(default)]
+    pub availability: Availability,
+    #[serde(default)]
+    pub on_no_host: OnNoHost,
+}
+
+/// Whether a VM may be restarted on another node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Availability {
+    /// It runs through any control-plane trouble and waits for its node.
+    #[default]
+    Pinned,
+}
+
+/// What happens when no host fits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnNoHost {
+    /// Wait, with the reasons shown, until the build time-out.
+    #[default]
+    Queue,
+    /// ERROR at once.
+    Fail,
+}
+
+/// Desired power. `run` counts the power-ons asked for: a node starts each run once, and a reboot is
+/// the next run, so that a lost message neither repeats nor loses one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Power {
+    pub want: WantPower,
+    pub run: u64,
+    /// How the run before this one, or the running one, is to end.
+    pub stop: StopMode,
+}
+
+/// On or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WantPower {
+    On,
+    Off,
+}
+
+/// How to end a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StopMode {
+    /// ACPI power button, then power off after this long.
+    Graceful { timeout_s: u32 },
+    /// Power off at once.
+    Force,
+}
+
+/// The status shown to a user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum VmStatus {
+    Build,
+    Active,
+    Paused,
+    Shutoff,
+    Error,
+    Migrating,
+    Deleting,
+}
+
+/// The step a transitional status is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TaskState {
+    Scheduling,
+    Spawning,
+    PoweringOn,
+    PoweringOff,
+    Rebooting,
+    Deleting,
+}
+
+/// What went wrong, where and when.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fault {
+    pub message: String,
+    pub node: Option<NodeId>,
+    pub at: Timestamp,
+}
+
+/// What a VM holds of its node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claim {
+    pub node: NodeId,
+    pub epoch: Epoch,
+    pub resources: Resources,
+}
+
+/// One host and why it did not do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostReason {
+    pub node: NodeId,
+    /// The filter that refused, or the step that failed.
+    pub by: String,
+    pub message: String,
+}
+
+/// What the node last said about a VM it holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Observed {
+    pub boot_id: BootId,
+    /// Counts a node's reports within one boot; older ones are ignored.
+    pub sequence: u64,
+    /// The run (see [`Power`]) the report is about.
+    pub run: u64,
+    pub state: ObservedState,
+    pub at: Timestamp,
+}
+
+/// What a node can say about a VM.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ObservedState {
+    /// Work toward the record goes on; the text says which step (`fetching image 40 %`).
+    Progress {
+        step: String,
+    },
+    Running,
+    Paused,
+    /// Off as the record asked.
+    Stopped,
+    /// The guest powered itself off.
+    GuestOff,
+    /// The VMM ended, or had to be ended, and nobody asked for it.
+    Failed {
+        reason: String,
+    },
+    /// The VMM does not answer; the last known state stands.
+    Unknown {
+        reason: String,
+    },
+}
+
+/// What [`Claim`]s hold beside the flavor's memory: the VMM's own overhead on the host, in MiB.
+pub const VMM_OVERHEAD_MIB: u64 = 16;
+/// Power-off after this long when a guest does not answer the power button, unless asked otherwise.
+pub const DEFAULT_STOP_TIMEOUT_S: u32 = 60;
+/// A VM that failed to build on this many hosts goes to ERROR.
+pub const MAX_BUILD_HOSTS: usize = 3;
+/// A VM that fits nowhere waits this long before it goes to ERROR, in milliseconds.
+pub const BUILD_TIMEOUT_MS: u64 = 600_000;
