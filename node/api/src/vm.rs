@@ -1,0 +1,271 @@
+//! VMs: what a client asks for, and the record it gets.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use crate::node::Hypervisor;
+use crate::time::Timestamp;
+
+/// Body of `POST /v1/vms`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateVm {
+    /// 1 to 63 of letters, digits, `-`, `_`, `.`; unique within the project.
+    pub name: String,
+    /// Name or id.
+    pub flavor: String,
+    /// Name or id of what it boots: a kernel or a disk.
+    pub image: String,
+    /// Name or id of a kernel image that boots the disk instead of the node's firmware.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<String>,
+    /// Kernel command line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cmdline: Option<String>,
+    /// Name or id of the only node allowed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    #[serde(default)]
+    pub on_no_host: OnNoHost,
+    #[serde(default)]
+    pub availability: Availability,
+}
+
+/// Body of `POST /v1/vms/{vm}/stop`; may be empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct StopVm {
+    /// Power off at once, without asking the guest.
+    pub force: bool,
+    /// Seconds the guest gets to shut down; 60 if not given, at most 3600.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_s: Option<u32>,
+}
+
+/// Body of `POST /v1/vms/{vm}/reboot`; may be empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RebootVm {
+    /// Power cycle at once, without asking the guest.
+    pub hard: bool,
+    /// Seconds the guest gets to shut down; 60 if not given, at most 3600.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_s: Option<u32>,
+}
+
+/// What happens when no host fits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnNoHost {
+    /// Wait in BUILD, with the reasons shown, until the build time-out.
+    #[default]
+    Queue,
+    /// ERROR at once.
+    Fail,
+}
+
+/// Whether the VM may be restarted on another node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Availability {
+    /// It waits for its node.
+    #[default]
+    Pinned,
+}
+
+/// One VM.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Vm {
+    pub id: Uuid,
+    pub name: String,
+    pub project: String,
+    pub status: VmStatus,
+    /// The step a transitional status is in.
+    pub task_state: Option<TaskState>,
+    /// Name of the node that holds it; null while it is unplaced.
+    pub node: Option<String>,
+    pub node_id: Option<u64>,
+    /// Whether that node is heard from. When false, `status` is the last that was known.
+    pub node_up: Option<bool>,
+    /// What drives it on that node; a simulated one runs no guest.
+    pub hypervisor: Option<Hypervisor>,
+    /// Fencing token of this placement.
+    pub epoch: Option<u64>,
+    pub flavor: VmFlavor,
+    pub image: ImageRef,
+    pub kernel: Option<ImageRef>,
+    pub cmdline: Option<String>,
+    /// The only node the operator allowed.
+    pub requested_node: Option<String>,
+    pub on_no_host: OnNoHost,
+    pub availability: Availability,
+    /// The power asked for.
+    pub power: Power,
+    /// Count of the power-ons asked for.
+    pub run: u64,
+    /// Why the status is what it is.
+    pub fault: Option<Fault>,
+    /// What its node last said.
+    pub observed: Option<Observed>,
+    /// Hosts where it failed to build.
+    pub excluded: Vec<HostReason>,
+    /// Why each host refused it at the last decision.
+    pub refusals: Vec<HostReason>,
+    /// While it is unplaced: since when it waits.
+    pub waiting_since: Option<Timestamp>,
+    /// While it is unplaced: when it goes to ERROR.
+    pub build_deadline: Option<Timestamp>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    pub revision: u64,
+}
+
+/// What a user sees a VM doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum VmStatus {
+    Build,
+    Active,
+    Paused,
+    Shutoff,
+    Error,
+    Migrating,
+    Deleting,
+}
+
+impl VmStatus {
+    /// Every status there is.
+    pub const ALL: [Self; 7] = [
+        Self::Build,
+        Self::Active,
+        Self::Paused,
+        Self::Shutoff,
+        Self::Error,
+        Self::Migrating,
+        Self::Deleting,
+    ];
+
+    /// The status as it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Build => "BUILD",
+            Self::Active => "ACTIVE",
+            Self::Paused => "PAUSED",
+            Self::Shutoff => "SHUTOFF",
+            Self::Error => "ERROR",
+            Self::Migrating => "MIGRATING",
+            Self::Deleting => "DELETING",
+        }
+    }
+}
+
+impl fmt::Display for VmStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// The step a transitional status is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum TaskState {
+    Scheduling,
+    Spawning,
+    PoweringOn,
+    PoweringOff,
+    Rebooting,
+    Deleting,
+}
+
+impl TaskState {
+    /// The step as it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Scheduling => "scheduling",
+            Self::Spawning => "spawning",
+            Self::PoweringOn => "powering-on",
+            Self::PoweringOff => "powering-off",
+            Self::Rebooting => "rebooting",
+            Self::Deleting => "deleting",
+        }
+    }
+}
+
+impl fmt::Display for TaskState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// On or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Power {
+    On,
+    Off,
+}
+
+/// The flavor a VM was made from, with the sizes it had then.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct VmFlavor {
+    pub id: Uuid,
+    pub name: String,
+    pub vcpus: u32,
+    pub memory_mib: u64,
+    pub disk_gib: u64,
+}
+
+/// An image, by id and name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ImageRef {
+    pub id: Uuid,
+    pub name: String,
+}
+
+/// What went wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Fault {
+    pub message: String,
+    /// Name of the node where it happened, if on one.
+    pub node: Option<String>,
+    pub at: Timestamp,
+}
+
+/// What the node last said about a VM.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Observed {
+    pub state: ObservedState,
+    /// With `progress`: which step.
+    pub step: Option<String>,
+    /// With `failed` and `unknown`: why.
+    pub reason: Option<String>,
+    /// The run it is about.
+    pub run: u64,
+    pub at: Timestamp,
+}
+
+/// What a node can say about a VM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ObservedState {
+    Progress,
+    Running,
+    Paused,
+    Stopped,
+    GuestOff,
+    Failed,
+    Unknown,
+}
+
+/// One host and why it did not do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct HostReason {
+    pub node: String,
+    pub node_id: u64,
+    /// The filter that refused, or the step that failed.
+    pub by: String,
+    pub message: String,
+}
