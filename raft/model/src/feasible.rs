@@ -36,19 +36,38 @@ pub fn compute_status(node: &Node) -> Result<(), Refusal> {
 
 /// `Capacity`: claims plus this one stay within `(total - reserved) × ratio`, for every class.
 pub fn capacity(node: &Node, claimed: &Resources, wanted: &Resources) -> Result<(), Refusal> {
-    for (class, amount) in &wanted.0 {
+    match shortage(node, claimed, wanted) {
+        None => Ok(()),
+        Some(Shortage { class, amount, free, capacity }) => {
+            Err(format!("{class}: {amount} wanted, {free} free of {capacity}"))
+        }
+    }
+}
+
+/// [`capacity`] without the words, for those who ask about many hosts.
+pub fn has_capacity(node: &Node, claimed: &Resources, wanted: &Resources) -> bool {
+    shortage(node, claimed, wanted).is_none()
+}
+
+struct Shortage<'a> {
+    class: &'a ResourceClass,
+    amount: u64,
+    free: u64,
+    capacity: u64,
+}
+
+/// The first class of which there is not enough.
+fn shortage<'a>(node: &Node, claimed: &Resources, wanted: &'a Resources) -> Option<Shortage<'a>> {
+    wanted.0.iter().find_map(|(class, amount)| {
         let capacity = node
             .report
             .as_ref()
             .and_then(|report| report.inventory.get(class))
             .map_or(0, |inventory| inventory.capacity());
         let used = claimed.get(class);
-        if used.saturating_add(*amount) > capacity {
-            let free = capacity.saturating_sub(used);
-            return Err(format!("{class}: {amount} wanted, {free} free of {capacity}"));
-        }
-    }
-    Ok(())
+        let free = capacity.saturating_sub(used);
+        (used.saturating_add(*amount) > capacity).then_some(Shortage { class, amount: *amount, free, capacity })
+    })
 }
 
 /// `RequestedNode`: the operator named the node.

@@ -1,0 +1,28 @@
+//! A controller: one of the leader's decision loops. It reads the applied state and a few volatile facts
+//! and answers with commands; it has no clock, no memory and no IO, so the same inputs give the same
+//! decision. The driver runs it only after its process' `BeginLeadership` was applied, and again only
+//! when the outcome of its last commands is known.
+
+use std::collections::BTreeMap;
+
+use holm_model::command::Command;
+use holm_model::{NodeId, State, Timestamp};
+
+/// What a leader knows that is not in the replicated state.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    pub now: Timestamp,
+    /// For each node this process has watched as leader, milliseconds since it was last heard, counted
+    /// from the beginning of this leadership at the earliest; the leader itself is at 0. A node that is
+    /// missing here is not judged.
+    pub silent_ms: BTreeMap<NodeId, u64>,
+}
+
+/// A pure decision.
+pub trait Controller: Send + Sync {
+    /// For logs, metrics and the actor of its commands: `controller/<name>`.
+    fn name(&self) -> &'static str;
+
+    /// What should change, given how things are. Empty when nothing should.
+    fn decide(&self, state: &State, facts: &Facts) -> Vec<Command>;
+}

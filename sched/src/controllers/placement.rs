@@ -1,0 +1,92 @@
+//! Places the waiting VMs, oldest first, in one `PlaceVms`; for those that fit nowhere it records why,
+//! when that is news, and gives up on those that would not wait or have waited too long.
+
+use holm_model::State;
+use holm_model::Timestamp;
+use holm_model::command::{self, Command, NoHost, PlaceVms};
+use holm_model::id::Revision;
+use holm_model::vm::{BUILD_TIMEOUT_MS, HostReason, OnNoHost, Vm};
+
+use crate::controller::{Controller, Facts};
+use crate::policy::Policy;
+use crate::select::Batch;
+
+/// Most placements of one decision: one log entry stays small and the next decision sees its effect.
+pub const PLACEMENTS_MAX: usize = 1_000;
+/// Most `NoHost` of one decision; each carries a reason per host. The rest follows in the next.
+pub const NO_HOST_MAX: usize = 100;
+
+/// The scheduler.
+#[derive(Default)]
+pub struct Placement {
+    policy: Policy,
+}
+
+impl Placement {
+    pub fn new(policy: Policy) -> Self {
+        Self { policy }
+    }
+}
+
+impl Controller for Placement {
+    fn name(&self) -> &'static str {
+        "placement"
+    }
+
+    fn decide(&self, state: &State, facts: &Facts) -> Vec<Command> {
+        let Some(leadership) = state.leadership else { return Vec::new() };
+        let leadership = leadership.revision;
+        let mut batch = Batch::new(state, &self.policy);
+        let mut placements = Vec::new();
+        let mut unplaced = Vec::new();
+        for vm in oldest_first(state) {
+            match batch.place(vm) {
+                Some(node) => placements.push(command::Placement { vm: vm.id, node }),
+                None => unplaced.push(vm),
+            }
+            if placements.len() == PLACEMENTS_MAX {
+                break;
+            }
+        }
+        let mut commands = Vec::new();
+        if !placements.is_empty() {
+            commands.push(Command::PlaceVms(PlaceVms { leadership, placements, atomic: false }));
+        }
+        let no_hosts = unplaced.into_iter().filter_map(|vm| no_host(&batch, leadership, facts.now, vm));
+        commands.extend(no_hosts.take(NO_HOST_MAX).map(Command::NoHost));
+        commands
+    }
+}
+
+/// The queue. VMs of the same millisecond go by id.
+fn oldest_first(state: &State) -> Vec<&Vm> {
+    let mut waiting: Vec<&Vm> = state.waiting.iter().filter_map(|id| state.vms.get(id)).collect();
+    waiting.sort_by_key(|vm| (vm.created_at, vm.id));
+    waiting
+}
+
+/// What to record about a VM that fits nowhere, if anything.
+fn no_host(batch: &Batch<'_>, leadership: Revision, now: Timestamp, vm: &Vm) -> Option<NoHost> {
+    let refusals = batch.refusals(vm);
+    let give_up = gives_up(vm, now);
+    let news = give_up || differ(&refusals, &vm.refusals);
+    news.then_some(NoHost { leadership, vm: vm.id, refusals, give_up })
+}
+
+fn gives_up(vm: &Vm, now: Timestamp) -> bool {
+    match vm.spec.on_no_host {
+        OnNoHost::Fail => true,
+        OnNoHost::Queue => vm.waiting_since.is_some_and(|since| now.since_ms(since) >= BUILD_TIMEOUT_MS),
+    }
+}
+
+/// Whether another rule refuses on some host than the record says. Numbers within a message are not
+/// compared: free amounts change with every placement, and recording each change for every waiting VM
+/// would write more than it tells. `explain` has the current numbers.
+fn differ(now: &[HostReason], recorded: &[HostReason]) -> bool {
+    let rule = |reason: &HostReason| {
+        let subject = reason.message.split(':').next().unwrap_or_default();
+        (reason.node, reason.by.clone(), subject.to_owned())
+    };
+    now.len() != recorded.len() || now.iter().zip(recorded).any(|(a, b)| rule(a) != rule(b))
+}

@@ -1,0 +1,24 @@
+//! Claims never exceed `(total - reserved) × ratio`, for every resource class, as OpenStack Placement
+//! counts.
+
+use holm_model::feasible::{self, Refusal};
+
+use crate::filter::{Filter, Host, Request};
+
+/// The host has room for the claim.
+#[derive(Clone, Copy, Debug)]
+pub struct Capacity;
+
+impl Filter for Capacity {
+    fn name(&self) -> &'static str {
+        "Capacity"
+    }
+
+    fn check(&self, request: &Request<'_>, host: &Host<'_>) -> Result<(), Refusal> {
+        feasible::capacity(host.node, &host.claimed, &request.claim)
+    }
+
+    fn passes(&self, request: &Request<'_>, host: &Host<'_>) -> bool {
+        feasible::has_capacity(host.node, &host.claimed, &request.claim)
+    }
+}

@@ -1,0 +1,20 @@
+//! Nothing is placed on a host that is down, cordoned or has not said what it has; Nova's
+//! `ComputeFilter`.
+
+use holm_model::feasible::{self, Refusal};
+
+use crate::filter::{Filter, Host, Request};
+
+/// The host is up, enabled and has reported.
+#[derive(Clone, Copy, Debug)]
+pub struct ComputeStatus;
+
+impl Filter for ComputeStatus {
+    fn name(&self) -> &'static str {
+        "ComputeStatus"
+    }
+
+    fn check(&self, _request: &Request<'_>, host: &Host<'_>) -> Result<(), Refusal> {
+        feasible::compute_status(host.node)
+    }
+}

@@ -1,0 +1,20 @@
+//! Prefers hosts with more free vCPUs: VMs spread.
+
+use holm_model::ResourceClass;
+
+use crate::filter::{Host, Request};
+use crate::weigher::Weigher;
+
+/// Free vCPUs, overcommit included, Nova's `CPUWeigher`.
+#[derive(Clone, Copy, Debug)]
+pub struct Cpu;
+
+impl Weigher for Cpu {
+    fn name(&self) -> &'static str {
+        "Cpu"
+    }
+
+    fn weigh(&self, _request: &Request<'_>, host: &Host<'_>) -> i64 {
+        super::free(host, &ResourceClass::Vcpu)
+    }
+}

@@ -1,0 +1,20 @@
+//! Prefers hosts with more free memory: VMs spread.
+
+use holm_model::ResourceClass;
+
+use crate::filter::{Host, Request};
+use crate::weigher::Weigher;
+
+/// Free memory in MiB, Nova's `RAMWeigher`.
+#[derive(Clone, Copy, Debug)]
+pub struct Ram;
+
+impl Weigher for Ram {
+    fn name(&self) -> &'static str {
+        "Ram"
+    }
+
+    fn weigh(&self, _request: &Request<'_>, host: &Host<'_>) -> i64 {
+        super::free(host, &ResourceClass::MemoryMb)
+    }
+}
