@@ -1,9 +1,25 @@
 //! Performs one entry on the state: dispatch here, a handler per resource beside it.
+//!
+//! A handler checks everything first and changes the state only after the last check, so a refusal has
+//! changed nothing but the revision. Broken invariants are corruption and panic; the shell ends the
+//! process.
 
-use crate::command::Entry;
+mod cluster;
+mod flavor;
+mod image;
+mod node;
+mod placement;
+mod release;
+mod report;
+mod vm;
+
+use crate::command::{Actor, Command, Entry, IdempotencyKey};
 use crate::event::Event;
-use crate::reply::Reply;
+use crate::id::{Revision, Timestamp};
+use crate::limits;
+use crate::reply::{Done, Kind, Outcome, Reason, Reply};
 use crate::state::State;
+use crate::window::Verdict;
 
 /// What applying one entry gave.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,7 +28,131 @@ pub struct Applied {
     pub events: Vec<Event>,
 }
 
-/// Applies one entry.
-pub fn apply(_state: &mut State, _entry: &Entry) -> Applied {
-    unreachable!()
+/// Applies one entry: the only way the state ever changes.
+pub fn apply(state: &mut State, entry: &Entry) -> Applied {
+    let proposal = &entry.proposal;
+    let revision = state.revision.next();
+    state.revision = revision;
+    state.window.evict(revision);
+    if let Verdict::Answered(reply) = state.window.check(proposal, revision) {
+        return Applied { reply, events: Vec::new() };
+    }
+    let mut cx = Cx { state, at: entry.at, actor: &proposal.actor, revision, events: Vec::new() };
+    let result = check_key(proposal.key.as_ref()).and_then(|()| cx.dispatch(&proposal.command));
+    let events = cx.events;
+    for event in &events {
+        state.events.push(event.clone());
+    }
+    let reply = match result {
+        Ok(outcome) => {
+            let reply = Reply::Done(Done { revision, outcome });
+            state.window.record(proposal, revision, &reply);
+            reply
+        }
+        Err(reason) => Reply::Rejected(reason),
+    };
+    Applied { reply, events }
+}
+
+fn check_key(key: Option<&IdempotencyKey>) -> Result<(), Reason> {
+    let Some(IdempotencyKey { key, fingerprint }) = key else { return Ok(()) };
+    if key.is_empty() || key.len() > limits::KEY_MAX || fingerprint.len() > limits::KEY_MAX {
+        return Err(Reason::Invalid {
+            field: "Idempotency-Key".to_owned(),
+            message: format!("must be 1 to {} characters", limits::KEY_MAX),
+        });
+    }
+    Ok(())
+}
+
+/// What a handler works with.
+struct Cx<'a> {
+    state: &'a mut State,
+    at: Timestamp,
+    actor: &'a Actor,
+    /// Revision of this entry.
+    revision: Revision,
+    events: Vec<Event>,
+}
+
+impl Cx<'_> {
+    fn dispatch(&mut self, command: &Command) -> Result<Outcome, Reason> {
+        match command {
+            Command::InitCluster(c) => self.init_cluster(c),
+            Command::BeginLeadership(c) => self.begin_leadership(c),
+            Command::AddNode(c) => self.add_node(c),
+            Command::ReportNode(c) => self.report_node(c),
+            Command::SetNodeUp(c) => self.set_node_up(c),
+            Command::SetNodeEnabled(c) => self.set_node_enabled(c),
+            Command::RemoveNode(c) => self.remove_node(c),
+            Command::CreateFlavor(c) => self.create_flavor(c),
+            Command::DeleteFlavor(c) => self.delete_flavor(c),
+            Command::CreateImage(c) => self.create_image(c),
+            Command::ReportImage(c) => self.report_image(c),
+            Command::DeleteImage(c) => self.delete_image(c),
+            Command::CreateVm(c) => self.create_vm(c),
+            Command::PlaceVms(c) => self.place_vms(c),
+            Command::NoHost(c) => self.no_host(c),
+            Command::SetVmPower(c) => self.set_vm_power(c),
+            Command::DeleteVm(c) => self.delete_vm(c),
+            Command::ReportVms(c) => self.report_vms(c),
+            Command::Released(c) => self.released(c),
+        }
+    }
+
+    fn event(&mut self, kind: Kind, id: impl ToString, name: &str, what: &str, message: impl Into<String>) {
+        let n = u32::try_from(self.events.len()).expect("an entry makes fewer than 2^32 events");
+        self.events.push(Event {
+            revision: self.revision,
+            n,
+            at: self.at,
+            kind,
+            id: id.to_string(),
+            name: name.to_owned(),
+            what: what.to_owned(),
+            message: message.into(),
+            actor: self.actor.name.clone(),
+        });
+    }
+
+    /// Decisions are accepted from the current leader only (FENCING.md, rule 4).
+    fn check_leadership(&self, claimed: Revision) -> Result<(), Reason> {
+        let current = self.state.leadership.map(|leadership| leadership.revision).unwrap_or_default();
+        if claimed == current && current != Revision::default() {
+            Ok(())
+        } else {
+            Err(Reason::StaleLeadership { current })
+        }
+    }
+}
+
+/// `If-Match`: the record is still at the revision the client saw.
+fn check_expected(expected: Option<Revision>, actual: Revision) -> Result<(), Reason> {
+    match expected {
+        Some(expected) if expected != actual => Err(Reason::RevisionMismatch { expected, actual }),
+        _ => Ok(()),
+    }
+}
+
+fn not_found(kind: Kind, id: impl ToString) -> Reason {
+    Reason::NotFound { kind, id: id.to_string() }
+}
+
+fn invalid(field: &str, message: impl Into<String>) -> Reason {
+    Reason::Invalid { field: field.to_owned(), message: message.into() }
+}
+
+fn wrong_state(message: impl Into<String>) -> Reason {
+    Reason::WrongState { message: message.into() }
+}
+
+/// At most ten names, and how many more there are: a refusal names users without growing for ever.
+fn some_names<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut names = names.map(str::to_owned);
+    let mut shown: Vec<_> = names.by_ref().take(10).collect();
+    let more = names.count();
+    if more > 0 {
+        shown.push(format!("and {more} more"));
+    }
+    shown
 }

@@ -66,7 +66,12 @@ fn shortage<'a>(node: &Node, claimed: &Resources, wanted: &'a Resources) -> Opti
             .map_or(0, |inventory| inventory.capacity());
         let used = claimed.get(class);
         let free = capacity.saturating_sub(used);
-        (used.saturating_add(*amount) > capacity).then_some(Shortage { class, amount: *amount, free, capacity })
+        (used.saturating_add(*amount) > capacity).then_some(Shortage {
+            class,
+            amount: *amount,
+            free,
+            capacity,
+        })
     })
 }
 

@@ -9,6 +9,7 @@ pub mod feasible;
 pub mod flavor;
 pub mod id;
 pub mod image;
+pub mod invariant;
 pub mod limits;
 pub mod node;
 pub mod reply;

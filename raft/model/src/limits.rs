@@ -69,7 +69,7 @@ pub fn size(size: &Size) -> Result<(), Reason> {
             format!("is {}, must be {} to {}", size.memory_mib, MEMORY_MIB.start(), MEMORY_MIB.end()),
         ));
     }
-    if size.memory_mib % 2 != 0 {
+    if !size.memory_mib.is_multiple_of(2) {
         return Err(invalid("memory_mib", format!("is {}, must be even", size.memory_mib)));
     }
     if size.disk_gib > DISK_GIB_MAX {

@@ -28,6 +28,10 @@ pub struct Node {
     pub up_changed_at: Timestamp,
     /// Its latest report; none before the first.
     pub report: Option<NodeReport>,
+    /// Sequence of that report.
+    pub report_sequence: u64,
+    /// Boots before the current one, the latest last; a report from one of them comes too late.
+    pub past_boots: Vec<BootId>,
     /// Sum over the claims on this node, kept beside them by apply.
     pub allocated: Resources,
     pub created_at: Timestamp,
@@ -71,3 +75,6 @@ pub struct Condition {
     pub since: Timestamp,
     pub message: String,
 }
+
+/// How many past boots of a node are remembered.
+pub const PAST_BOOTS: usize = 8;

@@ -58,7 +58,8 @@ impl Window {
         Verdict::New
     }
 
-    /// Keeps the answer given at `now`, and lets go of those that have left the window.
+    /// Keeps the answer given at `now`. Refusals are not kept: they changed nothing, and the same
+    /// request may be right later.
     pub(crate) fn record(&mut self, proposal: &Proposal, now: Revision, reply: &Reply) {
         if let Some(IdempotencyKey { key, fingerprint }) = &proposal.key {
             let id = (proposal.actor.project.clone(), key.clone());
@@ -66,6 +67,10 @@ impl Window {
             self.answers.insert(id.clone(), answer);
             self.by_revision.insert(now, id);
         }
+    }
+
+    /// Lets go of the answers that have left the window at `now`.
+    pub(crate) fn evict(&mut self, now: Revision) {
         let start = Self::start(now);
         while let Some((revision, id)) = self.by_revision.get_min().cloned() {
             if revision >= start {

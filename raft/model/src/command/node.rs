@@ -17,6 +17,8 @@ pub struct AddNode {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReportNode {
     pub node: NodeId,
+    /// Rises with every report of this node within one boot, also across daemon restarts.
+    pub sequence: u64,
     /// Its addresses may change between starts.
     pub peer_addr: String,
     pub api_addr: String,

@@ -1,0 +1,182 @@
+//! Nodes: joining, reporting, up and down, cordon, leaving.
+
+use super::{Cx, check_expected, invalid, not_found, some_names, wrong_state};
+use crate::command::{AddNode, RemoveNode, ReportNode, SetNodeEnabled, SetNodeUp};
+use crate::id::NodeId;
+use crate::limits;
+use crate::node::{Node, PAST_BOOTS};
+use crate::reply::{Kind, Outcome, Reason};
+use crate::resources::Resources;
+use crate::vm::{Fault, VmStatus};
+
+/// Longest `host:port`.
+const ADDRESS_MAX: usize = 261;
+/// Most conditions and most resource classes in a report.
+const REPORT_PARTS_MAX: usize = 64;
+
+impl Cx<'_> {
+    pub(super) fn add_node(&mut self, c: &AddNode) -> Result<Outcome, Reason> {
+        limits::name("name", &c.name)?;
+        check_address("peer_addr", &c.peer_addr)?;
+        check_address("api_addr", &c.api_addr)?;
+        if self.state.find_node(&c.name).is_some() {
+            return Err(Reason::NameTaken { kind: Kind::Node, name: c.name.clone() });
+        }
+        if self.state.nodes.len() >= limits::NODES_MAX {
+            return Err(Reason::Limit { message: format!("at most {} nodes", limits::NODES_MAX) });
+        }
+        let id = NodeId(self.state.last_node_id.0 + 1);
+        self.state.last_node_id = id;
+        self.state.nodes.insert(
+            id,
+            Node {
+                id,
+                name: c.name.clone(),
+                peer_addr: c.peer_addr.clone(),
+                api_addr: c.api_addr.clone(),
+                enabled: true,
+                disabled_reason: None,
+                up: false,
+                up_changed_at: self.at,
+                report: None,
+                report_sequence: 0,
+                past_boots: Vec::new(),
+                allocated: Resources::default(),
+                created_at: self.at,
+                revision: self.revision,
+            },
+        );
+        self.event(Kind::Node, id, &c.name, "added", "");
+        Ok(Outcome::Node(id))
+    }
+
+    pub(super) fn report_node(&mut self, c: &ReportNode) -> Result<Outcome, Reason> {
+        check_address("peer_addr", &c.peer_addr)?;
+        check_address("api_addr", &c.api_addr)?;
+        if c.report.conditions.len() > REPORT_PARTS_MAX || c.report.inventory.len() > REPORT_PARTS_MAX {
+            return Err(invalid("report", format!("has more than {REPORT_PARTS_MAX} parts")));
+        }
+        let mut node = self.state.nodes.get(&c.node).cloned().ok_or_else(|| not_found(Kind::Node, c.node))?;
+        if node.past_boots.contains(&c.report.boot_id) {
+            return Err(Reason::StaleReport);
+        }
+        match &node.report {
+            Some(before) if before.boot_id == c.report.boot_id && c.sequence <= node.report_sequence => {
+                return Err(Reason::StaleReport);
+            }
+            Some(before) if before.boot_id != c.report.boot_id => {
+                node.past_boots.push(before.boot_id);
+                if node.past_boots.len() > PAST_BOOTS {
+                    node.past_boots.remove(0);
+                }
+                self.event(Kind::Node, c.node, &node.name, "rebooted", "");
+            }
+            _ => {}
+        }
+        let mut report = c.report.clone();
+        report.hypervisor.reason = limits::clip(&report.hypervisor.reason);
+        for condition in report.conditions.values_mut() {
+            condition.message = limits::clip(&condition.message);
+        }
+        node.peer_addr.clone_from(&c.peer_addr);
+        node.api_addr.clone_from(&c.api_addr);
+        node.report_sequence = c.sequence;
+        node.report = Some(report);
+        node.revision = self.revision;
+        self.event(Kind::Node, c.node, &node.name, "reported", "");
+        self.state.nodes.insert(c.node, node);
+        Ok(Outcome::Node(c.node))
+    }
+
+    pub(super) fn set_node_up(&mut self, c: &SetNodeUp) -> Result<Outcome, Reason> {
+        self.check_leadership(c.leadership)?;
+        let mut node = self.state.nodes.get(&c.node).cloned().ok_or_else(|| not_found(Kind::Node, c.node))?;
+        if c.up && node.report.is_none() {
+            return Err(wrong_state(format!("node `{}` has not reported yet", node.name)));
+        }
+        if node.up != c.up {
+            node.up = c.up;
+            node.up_changed_at = self.at;
+            node.revision = self.revision;
+            self.event(Kind::Node, c.node, &node.name, if c.up { "up" } else { "down" }, "");
+            self.state.nodes.insert(c.node, node);
+        }
+        Ok(Outcome::Node(c.node))
+    }
+
+    pub(super) fn set_node_enabled(&mut self, c: &SetNodeEnabled) -> Result<Outcome, Reason> {
+        let mut node = self.state.nodes.get(&c.node).cloned().ok_or_else(|| not_found(Kind::Node, c.node))?;
+        check_expected(c.expected, node.revision)?;
+        if let Some(reason) = &c.reason {
+            limits::text("reason", reason, limits::MESSAGE_MAX)?;
+            if c.enabled {
+                return Err(invalid("reason", "goes with `enabled: false` only"));
+            }
+        }
+        node.enabled = c.enabled;
+        node.disabled_reason.clone_from(&c.reason);
+        node.revision = self.revision;
+        let what = if c.enabled { "uncordoned" } else { "cordoned" };
+        self.event(Kind::Node, c.node, &node.name, what, c.reason.clone().unwrap_or_default());
+        self.state.nodes.insert(c.node, node);
+        Ok(Outcome::Node(c.node))
+    }
+
+    pub(super) fn remove_node(&mut self, c: &RemoveNode) -> Result<Outcome, Reason> {
+        let node = self.state.nodes.get(&c.node).cloned().ok_or_else(|| not_found(Kind::Node, c.node))?;
+        if self.state.nodes.len() == 1 {
+            return Err(wrong_state("the last node cannot be removed"));
+        }
+        let by = some_names(self.state.vms_on(c.node).map(|vm| vm.name.as_str()));
+        if !by.is_empty() && !c.confirm_node_off {
+            return Err(Reason::InUse { kind: Kind::Node, name: node.name, by });
+        }
+        if !by.is_empty() && node.up {
+            return Err(wrong_state(format!(
+                "node `{}` is up and holds VMs; delete them, or switch it off first",
+                node.name
+            )));
+        }
+        let held: Vec<_> = self.state.vms_on(c.node).map(|vm| vm.id).collect();
+        for id in held {
+            self.lose_vm(id, &node);
+        }
+        let images: Vec<_> =
+            self.state.images.values().filter(|image| image.holders.contains(&c.node)).cloned().collect();
+        for mut image in images {
+            image.holders.remove(&c.node);
+            image.revision = self.revision;
+            self.state.images.insert(image.id, image);
+        }
+        self.state.nodes.remove(&c.node);
+        self.event(Kind::Node, c.node, &node.name, "removed", "");
+        Ok(Outcome::Node(c.node))
+    }
+
+    /// The operator stated that `node` is off for good: the VM's claim ends, and its disks are lost.
+    fn lose_vm(&mut self, id: crate::id::VmId, node: &Node) {
+        let mut vm = self.state.vms.get(&id).cloned().expect("vms_by_node names VMs that exist");
+        self.end_claim(&mut vm);
+        if vm.status == VmStatus::Deleting {
+            self.forget_vm(&vm);
+            return;
+        }
+        vm.status = VmStatus::Error;
+        vm.task_state = None;
+        vm.fault = Some(Fault {
+            message: format!("its node `{}` was removed while it was there; its disks are lost", node.name),
+            node: Some(node.id),
+            at: self.at,
+        });
+        self.event(Kind::Vm, id, &vm.name.clone(), "error", "its node was removed");
+        self.put_vm(vm);
+    }
+}
+
+fn check_address(field: &str, address: &str) -> Result<(), Reason> {
+    limits::text(field, address, ADDRESS_MAX)?;
+    match address.rsplit_once(':') {
+        Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port != 0) => Ok(()),
+        _ => Err(invalid(field, format!("is {address:?}, must be HOST:PORT"))),
+    }
+}

@@ -1,0 +1,108 @@
+//! The leader's decisions: a claim begins here and nowhere else (FENCING.md, rule 1).
+
+use super::{Cx, not_found, wrong_state};
+use crate::command::{NoHost, PlaceVms, Placement};
+use crate::feasible::{claim_of, feasible};
+use crate::id::{Epoch, VmId};
+use crate::limits;
+use crate::reply::{Kind, Outcome, Reason};
+use crate::vm::{Claim, Fault, HostReason, TaskState, VmStatus};
+
+impl Cx<'_> {
+    pub(super) fn place_vms(&mut self, c: &PlaceVms) -> Result<Outcome, Reason> {
+        self.check_leadership(c.leadership)?;
+        let before = c.atomic.then(|| (self.state.clone(), self.events.len()));
+        let mut refused: Vec<(VmId, Reason)> = Vec::new();
+        for placement in &c.placements {
+            if let Err(reason) = self.place_one(placement) {
+                refused.push((placement.vm, reason));
+            }
+        }
+        if let Some((state, events)) = before
+            && !refused.is_empty()
+        {
+            *self.state = state;
+            self.events.truncate(events);
+            let all = c.placements.iter().map(|placement| placement.vm);
+            refused = all
+                .map(|vm| match refused.iter().find(|(id, _)| *id == vm) {
+                    Some(refusal) => refusal.clone(),
+                    None => (vm, Reason::BatchRefused),
+                })
+                .collect();
+        }
+        Ok(Outcome::Placed { refused })
+    }
+
+    fn place_one(&mut self, placement: &Placement) -> Result<(), Reason> {
+        let mut vm =
+            self.state.vms.get(&placement.vm).cloned().ok_or_else(|| not_found(Kind::Vm, placement.vm))?;
+        if vm.claim.is_some() || !self.state.waiting.contains(&vm.id) {
+            return Err(wrong_state(format!("VM `{}` is not waiting for a host", vm.name)));
+        }
+        let mut node = self
+            .state
+            .nodes
+            .get(&placement.node)
+            .cloned()
+            .ok_or_else(|| not_found(Kind::Node, placement.node))?;
+        feasible(&node, &vm, &node.allocated)
+            .map_err(|(by, message)| Reason::Infeasible { by: by.to_owned(), message })?;
+
+        let resources = claim_of(&vm.spec);
+        node.allocated.add(&resources);
+        let epoch = Epoch(self.revision);
+        vm.claim = Some(Claim { node: node.id, epoch, resources });
+        vm.task_state = Some(TaskState::Spawning);
+        vm.refusals.clear();
+        vm.waiting_since = None;
+        vm.observed = None;
+        self.state.waiting.remove(&vm.id);
+        let mut on_node = self.state.vms_by_node.get(&node.id).cloned().unwrap_or_default();
+        on_node.insert(vm.id);
+        self.state.vms_by_node.insert(node.id, on_node);
+        self.event(Kind::Vm, vm.id, &vm.name, "placed", format!("on {} at epoch {epoch}", node.name));
+        self.state.nodes.insert(node.id, node);
+        self.put_vm(vm);
+        Ok(())
+    }
+
+    pub(super) fn no_host(&mut self, c: &NoHost) -> Result<Outcome, Reason> {
+        self.check_leadership(c.leadership)?;
+        let mut vm = self.state.vms.get(&c.vm).cloned().ok_or_else(|| not_found(Kind::Vm, c.vm))?;
+        if !self.state.waiting.contains(&c.vm) {
+            return Err(wrong_state(format!("VM `{}` is not waiting for a host", vm.name)));
+        }
+        vm.refusals = c
+            .refusals
+            .iter()
+            .take(limits::NODES_MAX)
+            .map(|refusal| HostReason { message: limits::clip(&refusal.message), ..refusal.clone() })
+            .collect();
+        let message = format!("no node fits it ({})", summary(&vm.refusals));
+        if c.give_up {
+            self.state.waiting.remove(&c.vm);
+            vm.status = VmStatus::Error;
+            vm.task_state = None;
+            vm.waiting_since = None;
+            self.event(Kind::Vm, vm.id, &vm.name, "error", message.clone());
+        } else {
+            self.event(Kind::Vm, vm.id, &vm.name, "waiting", message.clone());
+        }
+        vm.fault = Some(Fault { message, node: None, at: self.at });
+        self.put_vm(vm);
+        Ok(Outcome::Vm(c.vm))
+    }
+}
+
+/// `2 × Capacity, 1 × ComputeStatus`: the filters that refused and how often, by name.
+fn summary(refusals: &[HostReason]) -> String {
+    let mut counts = std::collections::BTreeMap::<&str, usize>::new();
+    for refusal in refusals {
+        *counts.entry(refusal.by.as_str()).or_default() += 1;
+    }
+    if counts.is_empty() {
+        return "the cluster has no nodes to try".to_owned();
+    }
+    counts.iter().map(|(by, count)| format!("{count} × {by}")).collect::<Vec<_>>().join(", ")
+}

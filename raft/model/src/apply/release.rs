@@ -1,0 +1,85 @@
+//! Where claims end: a node's own durable release (FENCING.md, rules 1 and 2).
+
+use super::{Cx, wrong_state};
+use crate::command::{ReleaseCause, Released};
+use crate::limits;
+use crate::reply::{Kind, Outcome, Reason};
+use crate::vm::{Fault, HostReason, MAX_BUILD_HOSTS, TaskState, Vm, VmStatus, WantPower};
+
+impl Cx<'_> {
+    pub(super) fn released(&mut self, c: &Released) -> Result<Outcome, Reason> {
+        // A VM that is gone was released before: the node may repeat itself.
+        let Some(mut vm) = self.state.vms.get(&c.vm).cloned() else { return Ok(Outcome::Nothing) };
+        if !vm.claim.as_ref().is_some_and(|claim| claim.node == c.node && claim.epoch == c.epoch) {
+            return Err(Reason::StaleReport);
+        }
+        match &c.cause {
+            ReleaseCause::Deleted if vm.status != VmStatus::Deleting => {
+                Err(wrong_state(format!("VM `{}` is not being deleted", vm.name)))
+            }
+            _ if vm.status == VmStatus::Deleting => {
+                self.end_claim(&mut vm);
+                self.forget_vm(&vm);
+                Ok(Outcome::Vm(c.vm))
+            }
+            ReleaseCause::Deleted => Ok(Outcome::Nothing),
+            ReleaseCause::BuildFailed { reason } => {
+                self.end_claim(&mut vm);
+                self.build_failed(vm, c, &limits::clip(reason));
+                Ok(Outcome::Vm(c.vm))
+            }
+        }
+    }
+
+    /// Excludes the node; the VM waits for another, or goes to ERROR when there is none left to try.
+    fn build_failed(&mut self, mut vm: Vm, c: &Released, reason: &str) {
+        let message = format!("building it failed: {reason}");
+        vm.excluded.push(HostReason { node: c.node, by: "build".to_owned(), message: reason.to_owned() });
+        vm.fault = Some(Fault { message: message.clone(), node: Some(c.node), at: self.at });
+        vm.observed = None;
+        let hosts = MAX_BUILD_HOSTS.min(self.state.nodes.len());
+        let exhausted = vm.excluded.len() >= hosts || vm.spec.node == Some(c.node);
+        if exhausted || vm.status != VmStatus::Build || vm.power.want == WantPower::Off {
+            vm.status = VmStatus::Error;
+            vm.task_state = None;
+            self.event(Kind::Vm, vm.id, &vm.name, "error", message);
+        } else {
+            vm.task_state = Some(TaskState::Scheduling);
+            vm.waiting_since = Some(self.at);
+            self.state.waiting.insert(vm.id);
+            self.event(Kind::Vm, vm.id, &vm.name, "rescheduling", message);
+        }
+        self.put_vm(vm);
+    }
+
+    /// Takes the claim away from VM and node. The caller stores the VM.
+    pub(super) fn end_claim(&mut self, vm: &mut Vm) {
+        let Some(claim) = vm.claim.take() else { return };
+        let mut node = self.state.nodes.get(&claim.node).cloned().expect("a claim is on a node that exists");
+        node.allocated.sub(&claim.resources);
+        self.state.nodes.insert(node.id, node);
+        let mut on_node =
+            self.state.vms_by_node.get(&claim.node).cloned().expect("a claim is listed under its node");
+        on_node.remove(&vm.id);
+        if on_node.is_empty() {
+            self.state.vms_by_node.remove(&claim.node);
+        } else {
+            self.state.vms_by_node.insert(claim.node, on_node);
+        }
+    }
+
+    /// Removes the record of a VM that holds no claim.
+    pub(super) fn forget_vm(&mut self, vm: &Vm) {
+        debug_assert!(vm.claim.is_none(), "a claim outlives its VM");
+        self.state.vms.remove(&vm.id);
+        self.state.vm_names.remove(&(vm.project.clone(), vm.name.clone()));
+        self.state.waiting.remove(&vm.id);
+        self.event(Kind::Vm, vm.id, &vm.name, "deleted", "");
+    }
+
+    pub(super) fn put_vm(&mut self, mut vm: Vm) {
+        vm.updated_at = self.at;
+        vm.revision = self.revision;
+        self.state.vms.insert(vm.id, vm);
+    }
+}

@@ -1,0 +1,126 @@
+//! What nodes say of their VMs. A report counts only if it comes from the node and epoch of the claim,
+//! from the host's current boot, and is newer than the last one (FENCING.md, rule 3).
+
+use super::{Cx, not_found};
+use crate::command::{ReportVms, VmReport};
+use crate::limits;
+use crate::reply::{Kind, Outcome, Reason};
+use crate::vm::{Fault, Observed, ObservedState, TaskState, Vm, VmStatus, WantPower};
+
+impl Cx<'_> {
+    pub(super) fn report_vms(&mut self, c: &ReportVms) -> Result<Outcome, Reason> {
+        let node = self.state.nodes.get(&c.node).ok_or_else(|| not_found(Kind::Node, c.node))?;
+        if node.report.as_ref().is_none_or(|report| report.boot_id != c.boot_id) {
+            return Err(Reason::StaleReport);
+        }
+        for report in &c.reports {
+            self.report_vm(c, report);
+        }
+        Ok(Outcome::Nothing)
+    }
+
+    fn report_vm(&mut self, c: &ReportVms, report: &VmReport) {
+        let Some(mut vm) = self.state.vms.get(&report.vm).cloned() else { return };
+        let ours = vm.claim.as_ref().is_some_and(|claim| claim.node == c.node && claim.epoch == report.epoch);
+        let newer = match &vm.observed {
+            Some(last) => last.boot_id != c.boot_id || c.sequence > last.sequence,
+            None => true,
+        };
+        if !ours || !newer {
+            return;
+        }
+        let state = clip(&report.state);
+        vm.observed = Some(Observed {
+            boot_id: c.boot_id,
+            sequence: c.sequence,
+            run: report.run,
+            state: state.clone(),
+            at: self.at,
+        });
+        // A report about an earlier run says nothing about the one asked for.
+        if vm.status != VmStatus::Deleting && report.run == vm.power.run {
+            self.follow(&mut vm, c, state);
+        }
+        self.put_vm(vm);
+    }
+
+    /// Moves the status to what the node reports of the run asked for.
+    fn follow(&mut self, vm: &mut Vm, c: &ReportVms, state: ObservedState) {
+        let fault = |message: String| Some(Fault { message, node: Some(c.node), at: self.at });
+        let before = (vm.status, vm.task_state);
+        let (what, message) = match (state, vm.power.want) {
+            (ObservedState::Progress { .. }, WantPower::On) => {
+                if vm.task_state.is_none() {
+                    vm.task_state = Some(TaskState::PoweringOn);
+                }
+                return;
+            }
+            (ObservedState::Progress { .. }, WantPower::Off) => return,
+            (ObservedState::Running, WantPower::On) => {
+                vm.fault = None;
+                vm.excluded.clear();
+                settle(vm, VmStatus::Active);
+                ("active", String::new())
+            }
+            (ObservedState::Paused, WantPower::On) => {
+                vm.fault = None;
+                settle(vm, VmStatus::Paused);
+                ("paused", String::new())
+            }
+            // It still runs while it is being stopped.
+            (ObservedState::Running | ObservedState::Paused, WantPower::Off) => return,
+            // Off, although the record asks for it to be on: the node will start it.
+            (ObservedState::Stopped, WantPower::On) => return,
+            (ObservedState::Stopped, WantPower::Off) => {
+                // An unasked-for end is reported once as such; the record keeps saying why.
+                if vm.status != VmStatus::Error || vm.task_state.is_some() {
+                    settle(vm, VmStatus::Shutoff);
+                }
+                ("shutoff", String::new())
+            }
+            (ObservedState::GuestOff | ObservedState::Failed { .. }, WantPower::Off)
+                if vm.task_state != Some(TaskState::PoweringOff) =>
+            {
+                return;
+            }
+            (ObservedState::GuestOff | ObservedState::Failed { .. }, WantPower::Off) => {
+                settle(vm, VmStatus::Shutoff);
+                ("shutoff", String::new())
+            }
+            (ObservedState::GuestOff, WantPower::On) => {
+                let message = "the guest powered itself off".to_owned();
+                vm.power.want = WantPower::Off;
+                vm.fault = fault(message.clone());
+                settle(vm, VmStatus::Shutoff);
+                ("shutoff", message)
+            }
+            (ObservedState::Failed { reason }, WantPower::On) => {
+                vm.power.want = WantPower::Off;
+                vm.fault = fault(reason.clone());
+                settle(vm, VmStatus::Error);
+                ("error", reason)
+            }
+            (ObservedState::Unknown { reason }, _) => {
+                vm.fault = fault(reason);
+                return;
+            }
+        };
+        if (vm.status, vm.task_state) != before {
+            self.event(Kind::Vm, vm.id, &vm.name, what, message);
+        }
+    }
+}
+
+fn settle(vm: &mut Vm, status: VmStatus) {
+    vm.status = status;
+    vm.task_state = None;
+}
+
+fn clip(state: &ObservedState) -> ObservedState {
+    match state {
+        ObservedState::Progress { step } => ObservedState::Progress { step: limits::clip(step) },
+        ObservedState::Failed { reason } => ObservedState::Failed { reason: limits::clip(reason) },
+        ObservedState::Unknown { reason } => ObservedState::Unknown { reason: limits::clip(reason) },
+        plain => plain.clone(),
+    }
+}

@@ -1,0 +1,215 @@
+//! What users ask of VMs: create, power, delete.
+
+use super::{Cx, check_expected, invalid, not_found, wrong_state};
+use crate::command::{CreateVm, DeleteVm, SetVmPower};
+use crate::image::ImageKind;
+use crate::limits;
+use crate::reply::{Kind, Outcome, Reason};
+use crate::vm::{DEFAULT_STOP_TIMEOUT_S, Power, StopMode, TaskState, Vm, VmSpec, VmStatus, WantPower};
+
+impl Cx<'_> {
+    pub(super) fn create_vm(&mut self, c: &CreateVm) -> Result<Outcome, Reason> {
+        limits::name("name", &c.name)?;
+        let spec = self.vm_spec(c)?;
+        let name = (self.actor.project.clone(), c.name.clone());
+        if self.state.vm_names.contains_key(&name) {
+            return Err(Reason::NameTaken { kind: Kind::Vm, name: c.name.clone() });
+        }
+        if self.state.vms.contains_key(&c.id) {
+            return Err(invalid("id", "is taken"));
+        }
+        if self.state.vms.len() >= limits::VMS_MAX {
+            return Err(Reason::Limit { message: format!("at most {} VMs", limits::VMS_MAX) });
+        }
+        let stop = StopMode::Graceful { timeout_s: DEFAULT_STOP_TIMEOUT_S };
+        let vm = Vm {
+            id: c.id,
+            project: self.actor.project.clone(),
+            name: c.name.clone(),
+            spec,
+            power: Power { want: WantPower::On, run: 1, stop },
+            status: VmStatus::Build,
+            task_state: Some(TaskState::Scheduling),
+            fault: None,
+            claim: None,
+            observed: None,
+            excluded: Vec::new(),
+            refusals: Vec::new(),
+            waiting_since: Some(self.at),
+            created_at: self.at,
+            updated_at: self.at,
+            revision: self.revision,
+        };
+        self.state.vm_names.insert(name, c.id);
+        self.state.waiting.insert(c.id);
+        self.event(Kind::Vm, c.id, &c.name, "created", "");
+        self.put_vm(vm);
+        Ok(Outcome::Vm(c.id))
+    }
+
+    fn vm_spec(&self, c: &CreateVm) -> Result<VmSpec, Reason> {
+        let flavor = self.state.flavors.get(&c.flavor).ok_or_else(|| not_found(Kind::Flavor, c.flavor))?;
+        let image = self.image(c.image)?;
+        if let Some(kernel) = c.kernel {
+            if image.kind == ImageKind::Kernel {
+                return Err(invalid("kernel", "the image is itself a kernel; leave `kernel` out"));
+            }
+            let kernel = self.image(kernel)?;
+            if kernel.kind != ImageKind::Kernel {
+                return Err(invalid("kernel", format!("image `{}` is not a kernel", kernel.name)));
+            }
+        }
+        if image.kind != ImageKind::Kernel && image.size_bytes > flavor.size.disk_gib << 30 {
+            return Err(invalid(
+                "flavor",
+                format!(
+                    "its disk of {} GiB is smaller than image `{}` ({} bytes)",
+                    flavor.size.disk_gib, image.name, image.size_bytes
+                ),
+            ));
+        }
+        if let Some(cmdline) = &c.cmdline {
+            limits::text("cmdline", cmdline, limits::CMDLINE_MAX)?;
+            if image.kind != ImageKind::Kernel && c.kernel.is_none() {
+                return Err(invalid("cmdline", "goes with a kernel; this VM boots by firmware"));
+            }
+        }
+        if let Some(node) = c.node {
+            self.state.nodes.get(&node).ok_or_else(|| not_found(Kind::Node, node))?;
+        }
+        Ok(VmSpec {
+            flavor: flavor.id,
+            flavor_name: flavor.name.clone(),
+            size: flavor.size,
+            image: c.image,
+            kernel: c.kernel,
+            cmdline: c.cmdline.clone(),
+            node: c.node,
+            availability: c.availability,
+            on_no_host: c.on_no_host,
+        })
+    }
+
+    fn image(&self, id: crate::id::ImageId) -> Result<&crate::image::Image, Reason> {
+        self.state
+            .images
+            .get(&id)
+            .filter(|image| image.project == self.actor.project)
+            .ok_or_else(|| not_found(Kind::Image, id))
+    }
+
+    fn own_vm(&self, id: crate::id::VmId) -> Result<Vm, Reason> {
+        self.state
+            .vms
+            .get(&id)
+            .filter(|vm| vm.project == self.actor.project)
+            .cloned()
+            .ok_or_else(|| not_found(Kind::Vm, id))
+    }
+
+    pub(super) fn set_vm_power(&mut self, c: &SetVmPower) -> Result<Outcome, Reason> {
+        let mut vm = self.own_vm(c.vm)?;
+        check_expected(c.expected, vm.revision)?;
+        if let StopMode::Graceful { timeout_s } = c.stop
+            && timeout_s > limits::STOP_TIMEOUT_S_MAX
+        {
+            return Err(invalid(
+                "timeout_s",
+                format!("is {timeout_s}, must be at most {}", limits::STOP_TIMEOUT_S_MAX),
+            ));
+        }
+        if vm.status == VmStatus::Deleting {
+            return Err(wrong_state(format!("VM `{}` is being deleted", vm.name)));
+        }
+        let what = match (c.want, c.reboot) {
+            (WantPower::On, false) => self.power_on(&mut vm)?,
+            (WantPower::On, true) => power_cycle(&mut vm, c.stop)?,
+            (WantPower::Off, false) => power_off(&mut vm, c.stop)?,
+            (WantPower::Off, true) => return Err(invalid("reboot", "goes with `want: on` only")),
+        };
+        self.event(Kind::Vm, vm.id, &vm.name, what, "");
+        self.put_vm(vm);
+        Ok(Outcome::Vm(c.vm))
+    }
+
+    fn power_on(&mut self, vm: &mut Vm) -> Result<&'static str, Reason> {
+        if vm.claim.is_none() {
+            if vm.status != VmStatus::Error {
+                return Err(wrong_state(format!("VM `{}` is being built already", vm.name)));
+            }
+            // It never got a host, or lost it: schedule it afresh.
+            vm.status = VmStatus::Build;
+            vm.task_state = Some(TaskState::Scheduling);
+            vm.power.want = WantPower::On;
+            vm.power.run += 1;
+            vm.fault = None;
+            vm.excluded.clear();
+            vm.refusals.clear();
+            vm.waiting_since = Some(self.at);
+            self.state.waiting.insert(vm.id);
+            return Ok("rescheduling");
+        }
+        if vm.power.want == WantPower::On {
+            return Err(wrong_state(format!("VM `{}` is on, or being started, already", vm.name)));
+        }
+        vm.power.want = WantPower::On;
+        vm.power.run += 1;
+        vm.task_state = Some(TaskState::PoweringOn);
+        vm.fault = None;
+        Ok("starting")
+    }
+
+    pub(super) fn delete_vm(&mut self, c: &DeleteVm) -> Result<Outcome, Reason> {
+        let mut vm = self.own_vm(c.vm)?;
+        check_expected(c.expected, vm.revision)?;
+        if vm.status == VmStatus::Deleting {
+            return Ok(Outcome::Vm(c.vm));
+        }
+        vm.status = VmStatus::Deleting;
+        vm.task_state = Some(TaskState::Deleting);
+        vm.power.want = WantPower::Off;
+        vm.power.stop = StopMode::Force;
+        vm.waiting_since = None;
+        self.state.waiting.remove(&vm.id);
+        if vm.claim.is_none() {
+            self.forget_vm(&vm);
+        } else {
+            self.event(Kind::Vm, vm.id, &vm.name, "deleting", "");
+            self.put_vm(vm);
+        }
+        Ok(Outcome::Vm(c.vm))
+    }
+}
+
+fn power_cycle(vm: &mut Vm, stop: StopMode) -> Result<&'static str, Reason> {
+    if vm.power.want != WantPower::On || !matches!(vm.status, VmStatus::Active | VmStatus::Paused) {
+        return Err(wrong_state(format!("VM `{}` is not running; start it instead", vm.name)));
+    }
+    vm.power.run += 1;
+    vm.power.stop = stop;
+    vm.task_state = Some(TaskState::Rebooting);
+    Ok("rebooting")
+}
+
+fn power_off(vm: &mut Vm, stop: StopMode) -> Result<&'static str, Reason> {
+    if vm.claim.is_none() {
+        return Err(wrong_state(format!(
+            "VM `{}` is on no node yet; delete it if it is not wanted",
+            vm.name
+        )));
+    }
+    let stopping = vm.power.want == WantPower::Off;
+    if stopping && vm.task_state != Some(TaskState::PoweringOff) {
+        return Err(wrong_state(format!("VM `{}` is off already", vm.name)));
+    }
+    if stopping && stop == vm.power.stop {
+        return Err(wrong_state(format!(
+            "VM `{}` is being stopped already; --force ends it at once",
+            vm.name
+        )));
+    }
+    vm.power.want = WantPower::Off;
+    vm.power.stop = stop;
+    vm.task_state = Some(TaskState::PoweringOff);
+    Ok("stopping")
+}

@@ -1,0 +1,69 @@
+//! What is true of every state, whatever commands made it. Tests and checkers call it at every index;
+//! a violation is corruption.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::id::{NodeId, VmId};
+use crate::resources::Resources;
+use crate::state::State;
+use crate::vm::{Vm, VmStatus};
+
+/// Checks every invariant.
+///
+/// # Errors
+/// The first one that does not hold, in words.
+pub fn check(state: &State) -> Result<(), String> {
+    let mut claimed: BTreeMap<NodeId, Resources> = BTreeMap::new();
+    let mut on_node: BTreeMap<NodeId, BTreeSet<VmId>> = BTreeMap::new();
+    for vm in state.vms.values() {
+        check_vm(state, vm)?;
+        if let Some(claim) = &vm.claim {
+            claimed.entry(claim.node).or_default().add(&claim.resources);
+            on_node.entry(claim.node).or_default().insert(vm.id);
+        }
+    }
+    if state.vm_names.len() != state.vms.len() {
+        return Err(format!("{} names for {} VMs", state.vm_names.len(), state.vms.len()));
+    }
+    for node in state.nodes.values() {
+        let sum = claimed.remove(&node.id).unwrap_or_default();
+        if node.allocated != sum {
+            return Err(format!("node {}: allocated {:?}, claims are {sum:?}", node.id, node.allocated));
+        }
+        let listed: BTreeSet<_> = state.vms_by_node.get(&node.id).into_iter().flatten().copied().collect();
+        if listed != on_node.remove(&node.id).unwrap_or_default() {
+            return Err(format!("node {}: the list of its VMs differs from the claims", node.id));
+        }
+        if node.id > state.last_node_id {
+            return Err(format!("node {} was never given out", node.id));
+        }
+    }
+    if let Some(node) = claimed.keys().next() {
+        return Err(format!("a claim is on node {node}, which does not exist"));
+    }
+    if state.waiting.iter().any(|id| !state.vms.contains_key(id)) {
+        return Err("a VM that does not exist is waiting".to_owned());
+    }
+    Ok(())
+}
+
+fn check_vm(state: &State, vm: &Vm) -> Result<(), String> {
+    let name = &vm.name;
+    if state.vm_names.get(&(vm.project.clone(), name.clone())) != Some(&vm.id) {
+        return Err(format!("VM {name}: its name leads elsewhere"));
+    }
+    let waits = vm.status == VmStatus::Build && vm.claim.is_none();
+    if state.waiting.contains(&vm.id) != waits {
+        return Err(format!("VM {name}: {:?}, claim {:?}, waiting {}", vm.status, vm.claim, !waits));
+    }
+    if vm.status == VmStatus::Deleting && vm.claim.is_none() {
+        return Err(format!("VM {name}: deleting without a claim, nobody will finish it"));
+    }
+    if vm.claim.as_ref().is_some_and(|claim| claim.epoch.0 > state.revision) {
+        return Err(format!("VM {name}: an epoch of the future"));
+    }
+    if vm.excluded.len() > crate::vm::MAX_BUILD_HOSTS {
+        return Err(format!("VM {name}: tried on {} hosts", vm.excluded.len()));
+    }
+    Ok(())
+}

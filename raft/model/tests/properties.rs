@@ -1,0 +1,345 @@
+//! For any command sequence: claims and their sums agree and stay within capacity, a key acts once,
+//! two replicas agree bit for bit, and a snapshot changes nothing.
+
+use std::collections::BTreeMap;
+
+use holm_model::command::*;
+use holm_model::image::ImageKind;
+use holm_model::node::{HypervisorFacts, HypervisorKind, NodeReport};
+use holm_model::vm::{Availability, HostReason, ObservedState, OnNoHost, StopMode, WantPower};
+use holm_model::*;
+use proptest::prelude::*;
+use uuid::Uuid;
+
+/// One step of a generated history; small pools of ids make steps meet each other.
+#[derive(Clone, Debug)]
+enum Step {
+    Command(Command),
+    /// Place whatever waits on this node, with the current leadership.
+    Place {
+        node: u64,
+        vms: Vec<u8>,
+        atomic: bool,
+    },
+    /// The node of the VM's claim reports or releases it at the right epoch (or one before).
+    Report {
+        vm: u8,
+        state: ObservedState,
+        stale: bool,
+        run_back: u64,
+    },
+    Release {
+        vm: u8,
+        deleted: bool,
+        stale: bool,
+    },
+}
+
+fn vm_id(n: u8) -> VmId {
+    VmId(Uuid::from_u128(u128::from(n) + 1000))
+}
+fn flavor_id(n: u8) -> FlavorId {
+    FlavorId(Uuid::from_u128(u128::from(n) + 2000))
+}
+fn image_id(n: u8) -> ImageId {
+    ImageId(Uuid::from_u128(u128::from(n) + 3000))
+}
+fn boot(n: u8) -> BootId {
+    BootId(Uuid::from_u128(u128::from(n) + 4000))
+}
+fn actor() -> Actor {
+    Actor { name: "test".into(), project: "default".into() }
+}
+fn report(boot_id: BootId, vcpus: u64, memory: u64) -> NodeReport {
+    let inventory = |total, ratio| Inventory { total, reserved: 1, allocation_ratio_thousandths: ratio };
+    NodeReport {
+        boot_id,
+        version: "0".into(),
+        hypervisor: HypervisorFacts {
+            kind: HypervisorKind::Simulated,
+            version: String::new(),
+            reason: "test".into(),
+        },
+        inventory: BTreeMap::from([
+            (ResourceClass::Vcpu, inventory(vcpus, 4000)),
+            (ResourceClass::MemoryMb, inventory(memory, 1000)),
+            (ResourceClass::DiskGb, inventory(50, 1000)),
+        ]),
+        conditions: BTreeMap::new(),
+    }
+}
+
+fn stop() -> impl Strategy<Value = StopMode> {
+    prop_oneof![Just(StopMode::Force), (0..90u32).prop_map(|timeout_s| StopMode::Graceful { timeout_s })]
+}
+
+fn observed() -> impl Strategy<Value = ObservedState> {
+    prop_oneof![
+        3 => Just(ObservedState::Running),
+        Just(ObservedState::Paused),
+        2 => Just(ObservedState::Stopped),
+        Just(ObservedState::GuestOff),
+        Just(ObservedState::Failed { reason: "it died".into() }),
+        Just(ObservedState::Unknown { reason: "no answer".into() }),
+        Just(ObservedState::Progress { step: "copying".into() }),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let node = 0..5u64;
+    let vm = 0..8u8;
+    let command = |c| Step::Command(c);
+    prop_oneof![
+        1 => (node.clone(), any::<u64>()).prop_map(move |(n, inc)| command(Command::BeginLeadership(BeginLeadership {
+            node: NodeId(n), term: inc % 7, incarnation: Incarnation(Uuid::from_u128(u128::from(inc))),
+        }))),
+        2 => node.clone().prop_map(move |n| command(Command::AddNode(AddNode {
+            name: format!("node{n}"), peer_addr: "h:1".into(), api_addr: "h:2".into(),
+        }))),
+        3 => (node.clone(), 0..3u8, 0..50u64, 1..9u64, 64..9000u64).prop_map(move |(n, b, sequence, vcpus, memory)| {
+            command(Command::ReportNode(ReportNode {
+                node: NodeId(n), sequence, peer_addr: "h:1".into(), api_addr: "h:2".into(),
+                report: report(boot(b), vcpus, memory),
+            }))
+        }),
+        3 => (node.clone(), any::<bool>(), 0..60u64).prop_map(move |(n, up, leadership)| command(Command::SetNodeUp(
+            SetNodeUp { leadership: Revision(leadership), node: NodeId(n), up }))),
+        1 => (node.clone(), any::<bool>()).prop_map(move |(n, enabled)| command(Command::SetNodeEnabled(
+            SetNodeEnabled { node: NodeId(n), enabled, reason: None, expected: None }))),
+        1 => (node.clone(), any::<bool>()).prop_map(move |(n, off)| command(Command::RemoveNode(
+            RemoveNode { node: NodeId(n), confirm_node_off: off }))),
+        2 => (0..3u8, 0..4u32, 0..600u64, 0..9u64).prop_map(move |(f, vcpus, memory_mib, disk_gib)| {
+            command(Command::CreateFlavor(CreateFlavor {
+                id: flavor_id(f), name: format!("f{f}"),
+                size: flavor::Size { vcpus, memory_mib, disk_gib }, extra_specs: BTreeMap::new(),
+            }))
+        }),
+        1 => (0..3u8).prop_map(move |f| command(Command::DeleteFlavor(DeleteFlavor { id: flavor_id(f), expected: None }))),
+        2 => (0..2u8, node.clone()).prop_map(move |(i, n)| command(Command::CreateImage(CreateImage {
+            id: image_id(i), name: format!("i{i}"), kind: ImageKind::Kernel, size_bytes: 10,
+            sha256: "a".repeat(64), holder: NodeId(n),
+        }))),
+        1 => (0..2u8, node.clone(), any::<bool>()).prop_map(move |(i, n, held)| command(Command::ReportImage(
+            ReportImage { node: NodeId(n), image: image_id(i), held }))),
+        1 => (0..2u8).prop_map(move |i| command(Command::DeleteImage(DeleteImage { id: image_id(i), expected: None }))),
+        6 => (vm.clone(), 0..3u8, 0..2u8, proptest::option::of(node.clone())).prop_map(move |(v, f, i, n)| {
+            command(Command::CreateVm(CreateVm {
+                id: vm_id(v), name: format!("vm{v}"), flavor: flavor_id(f), image: image_id(i), kernel: None,
+                cmdline: None, node: n.map(NodeId), availability: Availability::Pinned, on_no_host: OnNoHost::Queue,
+            }))
+        }),
+        8 => (node.clone(), proptest::collection::vec(vm.clone(), 0..5), any::<bool>())
+            .prop_map(|(node, vms, atomic)| Step::Place { node, vms, atomic }),
+        2 => (vm.clone(), 0..60u64, any::<bool>()).prop_map(move |(v, leadership, give_up)| command(Command::NoHost(NoHost {
+            leadership: Revision(leadership), vm: vm_id(v), give_up,
+            refusals: vec![HostReason { node: NodeId(1), by: "Capacity".into(), message: "full".into() }],
+        }))),
+        4 => (vm.clone(), any::<bool>(), any::<bool>(), stop()).prop_map(move |(v, on, reboot, stop)| {
+            command(Command::SetVmPower(SetVmPower {
+                vm: vm_id(v), want: if on { WantPower::On } else { WantPower::Off }, reboot, stop, expected: None,
+            }))
+        }),
+        3 => vm.clone().prop_map(move |v| command(Command::DeleteVm(DeleteVm { vm: vm_id(v), expected: None }))),
+        8 => (vm.clone(), observed(), any::<bool>(), 0..2u64)
+            .prop_map(|(vm, state, stale, run_back)| Step::Report { vm, state, stale, run_back }),
+        4 => (vm, any::<bool>(), any::<bool>()).prop_map(|(vm, deleted, stale)| Step::Release { vm, deleted, stale }),
+    ]
+}
+
+/// Turns a step into a command that fits the state where the step says so.
+fn command_of(step: &Step, state: &State, n: u64) -> Command {
+    match step {
+        Step::Command(command) => command.clone(),
+        Step::Place { node, vms, atomic } => Command::PlaceVms(PlaceVms {
+            leadership: state.leadership.map(|l| l.revision).unwrap_or_default(),
+            placements: vms.iter().map(|v| Placement { vm: vm_id(*v), node: NodeId(*node) }).collect(),
+            atomic: *atomic,
+        }),
+        Step::Report { vm, state: observed, stale, run_back } => {
+            let (node, epoch, run) = claim(state, *vm, *stale);
+            let boot_id =
+                state.nodes.get(&node).and_then(|n| n.report.as_ref()).map_or(boot(0), |r| r.boot_id);
+            let reports = vec![VmReport {
+                vm: vm_id(*vm),
+                epoch,
+                run: run.saturating_sub(*run_back),
+                state: observed.clone(),
+            }];
+            Command::ReportVms(ReportVms { node, boot_id, sequence: n, reports })
+        }
+        Step::Release { vm, deleted, stale } => {
+            let (node, epoch, _) = claim(state, *vm, *stale);
+            let cause = if *deleted {
+                ReleaseCause::Deleted
+            } else {
+                ReleaseCause::BuildFailed { reason: "no luck".into() }
+            };
+            Command::Released(Released { node, vm: vm_id(*vm), epoch, cause })
+        }
+    }
+}
+
+fn claim(state: &State, vm: u8, stale: bool) -> (NodeId, Epoch, u64) {
+    let back = u64::from(stale);
+    state.vms.get(&vm_id(vm)).map_or((NodeId(1), Epoch(Revision(0)), 1), |vm| match &vm.claim {
+        Some(claim) => (claim.node, Epoch(Revision(claim.epoch.0.0.saturating_sub(back))), vm.power.run),
+        None => (NodeId(1), Epoch(Revision(back)), vm.power.run),
+    })
+}
+
+/// A cluster of two nodes that are up, so that histories reach the interesting states soon.
+fn begin() -> State {
+    let mut state = State::default();
+    let add = |n: u64| AddNode { name: format!("node{n}"), peer_addr: "h:1".into(), api_addr: "h:2".into() };
+    let cluster = ClusterId(Uuid::from_u128(1));
+    let incarnation = Incarnation(Uuid::from_u128(2));
+    let size = flavor::Size { vcpus: 2, memory_mib: 256, disk_gib: 1 };
+    let mut commands = vec![
+        Command::InitCluster(InitCluster { cluster, name: "c".into(), first_node: add(1) }),
+        Command::AddNode(add(2)),
+        Command::BeginLeadership(BeginLeadership { node: NodeId(1), term: 1, incarnation }),
+        Command::CreateFlavor(CreateFlavor {
+            id: flavor_id(0),
+            name: "f0".into(),
+            size,
+            extra_specs: BTreeMap::new(),
+        }),
+        Command::CreateImage(CreateImage {
+            id: image_id(0),
+            name: "i0".into(),
+            kind: ImageKind::Kernel,
+            size_bytes: 10,
+            sha256: "a".repeat(64),
+            holder: NodeId(1),
+        }),
+    ];
+    for n in 1..=2 {
+        commands.push(Command::ReportNode(ReportNode {
+            node: NodeId(n),
+            sequence: 1,
+            peer_addr: "h:1".into(),
+            api_addr: "h:2".into(),
+            report: report(boot(0), 2, 2000),
+        }));
+        commands.push(Command::SetNodeUp(SetNodeUp { leadership: Revision(3), node: NodeId(n), up: true }));
+    }
+    for (n, command) in commands.into_iter().enumerate() {
+        let applied = apply(&mut state, &entry(command, None, n as u64, Revision(n as u64)));
+        assert!(matches!(applied.reply, Reply::Done(_)), "{applied:?}");
+    }
+    state
+}
+
+fn entry(command: Command, key: Option<IdempotencyKey>, n: u64, seen: Revision) -> Entry {
+    Entry { at: Timestamp(1_000_000 + n * 10), proposal: Proposal { key, seen, actor: actor(), command } }
+}
+
+/// Capacity may shrink under what is claimed (a failed DIMM); a *new* claim never goes above it.
+fn claims_fit(before: &State, after: &State) -> Result<(), String> {
+    for node in after.nodes.values() {
+        let old = before.nodes.get(&node.id);
+        for (class, used) in &node.allocated.0 {
+            let was = old.map_or(0, |old| old.allocated.get(class));
+            let capacity =
+                node.report.as_ref().and_then(|r| r.inventory.get(class)).map_or(0, |i| i.capacity());
+            if *used > was && *used > capacity {
+                return Err(format!("node {}: {class} {used} > {capacity}", node.id));
+            }
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_history_keeps_the_invariants(steps in proptest::collection::vec(step(), 1..120)) {
+        let mut state = begin();
+        let mut other = state.clone();
+        for (n, step) in steps.iter().enumerate() {
+            let n = n as u64 + 100;
+            let before = state.clone();
+            let entry = entry(command_of(step, &state, n), None, n, state.revision);
+            let applied = apply(&mut state, &entry);
+            prop_assert_eq!(state.revision.0, before.revision.0 + 1);
+            invariant::check(&state).map_err(|e| TestCaseError::fail(format!("{e} after {entry:?}")))?;
+            claims_fit(&before, &state).map_err(TestCaseError::fail)?;
+            if matches!(applied.reply, Reply::Rejected(_)) {
+                let unchanged = State { revision: before.revision, ..state.clone() };
+                prop_assert_eq!(&unchanged, &before, "a refusal changed something");
+            }
+            // A replica that restored a snapshot in between holds the same bytes.
+            if n % 17 == 0 {
+                other = snapshot::decode(&snapshot::encode(&other)).expect("own snapshot");
+            }
+            prop_assert_eq!(apply(&mut other, &entry), applied);
+        }
+        prop_assert_eq!(snapshot::hash(&state), snapshot::hash(&other));
+    }
+
+    #[test]
+    fn a_key_acts_once_and_only_for_its_own_body(
+        steps in proptest::collection::vec((step(), 0..3u8, 0..2u8), 1..60)
+    ) {
+        let mut state = begin();
+        let mut first: BTreeMap<u8, (u8, Reply)> = BTreeMap::new();
+        for (n, (step, key, body)) in steps.iter().enumerate() {
+            let n = n as u64 + 100;
+            let id = IdempotencyKey { key: format!("k{key}"), fingerprint: format!("b{body}") };
+            let before = state.clone();
+            let entry = entry(command_of(step, &state, n), Some(id), n, state.revision);
+            let reply = apply(&mut state, &entry).reply;
+            let unchanged = State { revision: before.revision, ..state.clone() };
+            match first.get(key) {
+                Some((b, original)) => {
+                    prop_assert_eq!(&unchanged, &before, "a repeated key changed something");
+                    let expected = if b == body {
+                        Reply::Duplicate(Box::new(original.clone()))
+                    } else {
+                        Reply::Rejected(Reason::KeyReused)
+                    };
+                    prop_assert_eq!(reply, expected);
+                }
+                None if matches!(reply, Reply::Done(_)) => {
+                    first.insert(*key, (*body, reply));
+                }
+                None => {}
+            }
+        }
+    }
+}
+
+#[test]
+fn a_key_that_left_the_window_is_refused_and_creates_nothing() {
+    let mut state = begin();
+    let create = |n: u8| {
+        Command::CreateVm(CreateVm {
+            id: vm_id(n),
+            name: format!("vm{n}"),
+            flavor: flavor_id(0),
+            image: image_id(0),
+            kernel: None,
+            cmdline: None,
+            node: None,
+            availability: Availability::Pinned,
+            on_no_host: OnNoHost::Queue,
+        })
+    };
+    let key = || Some(IdempotencyKey { key: "k".into(), fingerprint: "b".into() });
+    let seen = state.revision;
+    assert!(matches!(apply(&mut state, &entry(create(1), key(), 1, seen)).reply, Reply::Done(_)));
+    let delete = Command::DeleteVm(DeleteVm { vm: vm_id(1), expected: None });
+    apply(&mut state, &entry(delete, None, 2, seen));
+    let filler = Command::DeleteImage(DeleteImage { id: image_id(9), expected: None });
+    let last_kept = state.revision.0 - 1 + window::WINDOW;
+    while state.revision.0 < last_kept - 1 {
+        apply(&mut state, &entry(filler.clone(), None, 3, seen));
+    }
+    assert!(matches!(apply(&mut state, &entry(create(2), key(), 4, seen)).reply, Reply::Duplicate(_)));
+    assert_eq!(state.window.len(), 1);
+    apply(&mut state, &entry(filler, None, 5, seen));
+    let reply = apply(&mut state, &entry(create(2), key(), 6, seen)).reply;
+    assert!(matches!(reply, Reply::Rejected(Reason::Expired { .. })), "{reply:?}");
+    assert_eq!((state.vms.len(), state.window.len()), (0, 0));
+}
