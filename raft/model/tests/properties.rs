@@ -76,12 +76,12 @@ fn stop() -> impl Strategy<Value = StopMode> {
 fn observed() -> impl Strategy<Value = ObservedState> {
     prop_oneof![
         3 => Just(ObservedState::Running),
-        Just(ObservedState::Paused),
+        1 => Just(ObservedState::Paused),
         2 => Just(ObservedState::Stopped),
-        Just(ObservedState::GuestOff),
-        Just(ObservedState::Failed { reason: "it died".into() }),
-        Just(ObservedState::Unknown { reason: "no answer".into() }),
-        Just(ObservedState::Progress { step: "copying".into() }),
+        1 => Just(ObservedState::GuestOff),
+        1 => Just(ObservedState::Failed { reason: "it died".into() }),
+        1 => Just(ObservedState::Unknown { reason: "no answer".into() }),
+        1 => Just(ObservedState::Progress { step: "copying".into() }),
     ]
 }
 
