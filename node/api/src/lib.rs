@@ -2,6 +2,7 @@
 //! body every failure has, and the names of Holm's headers. Plain data: no IO, no rules of the model.
 
 pub mod cluster;
+pub mod deleted;
 pub mod event;
 pub mod explain;
 pub mod flavor;
@@ -16,6 +17,7 @@ pub mod time;
 pub mod vm;
 
 pub use cluster::{Checkpoint, Cluster, Member, Role};
+pub use deleted::Deleted;
 pub use event::{Event, EventKind};
 pub use explain::{Explanation, HostVerdict, Verdict, Weight};
 pub use flavor::{CreateFlavor, Flavor};
