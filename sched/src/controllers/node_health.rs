@@ -1,6 +1,5 @@
-//! Marks nodes down that the leader no longer hears, and up again when it does. A node's first report
-//! makes it up at apply; this controller only follows what comes after. `up` says whether anything new
-//! may be placed there; it frees no claim (FENCING.md, rule 1).
+//! Marks nodes up that have reported and are heard, and down those that the leader no longer hears. `up`
+//! says whether anything new may be placed there; it frees no claim (FENCING.md, rule 1).
 
 use holm_model::State;
 use holm_model::command::{Command, SetNodeUp};

@@ -69,7 +69,7 @@ fn oldest_first(state: &State) -> Vec<&Vm> {
 fn no_host(batch: &Batch<'_>, leadership: Revision, now: Timestamp, vm: &Vm) -> Option<NoHost> {
     let refusals = batch.refusals(vm);
     let give_up = gives_up(vm, now);
-    let news = give_up || differ(&refusals, &vm.refusals);
+    let news = give_up || vm.fault.is_none() || differ(&refusals, &vm.refusals);
     news.then_some(NoHost { leadership, vm: vm.id, refusals, give_up })
 }
 

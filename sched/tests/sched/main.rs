@@ -1,0 +1,10 @@
+//! The scheduler against the real state machine: clusters are made by applying commands, and decisions
+//! are judged by applying them.
+
+mod cluster;
+mod explain;
+mod filters;
+mod node_health;
+mod placement;
+mod properties;
+mod weighers;

@@ -1,0 +1,147 @@
+//! The placement controller: order, refusals worth recording, giving up.
+
+use holm_model::flavor::Size;
+use holm_model::vm::{BUILD_TIMEOUT_MS, OnNoHost, VmStatus};
+use holm_model::{Command, NodeId, State, Timestamp, VmId};
+use holm_sched::controllers::{NO_HOST_MAX, PLACEMENTS_MAX, Placement};
+use holm_sched::{Controller, Facts};
+
+use crate::cluster::{Cluster, HostSize, MEDIUM, SMALL_VM};
+
+const TOO_BIG: Size = Size { vcpus: 200, memory_mib: 1024, disk_gib: 0 };
+
+fn decide(cluster: &Cluster) -> Vec<Command> {
+    Placement::default().decide(&cluster.state, &Facts { now: cluster.now, ..Facts::default() })
+}
+
+fn placed(commands: &[Command]) -> Vec<VmId> {
+    match commands {
+        [Command::PlaceVms(place), ..] => place.placements.iter().map(|placement| placement.vm).collect(),
+        _ => Vec::new(),
+    }
+}
+
+#[test]
+fn all_waiting_vms_go_into_one_command_under_the_current_leadership() {
+    let mut cluster = Cluster::of(&[MEDIUM; 3]);
+    let vms: Vec<VmId> = (0..5).map(|_| cluster.vm(SMALL_VM)).collect();
+    let commands = decide(&cluster);
+    let [Command::PlaceVms(place)] = commands.as_slice() else { panic!("{commands:?}") };
+    assert_eq!(place.leadership, cluster.leadership());
+    assert_eq!(placed(&commands), vms);
+    cluster.carry_out(commands);
+    assert_eq!(decide(&cluster), [], "nothing is left to decide");
+}
+
+#[test]
+fn the_oldest_vm_gets_the_last_room() {
+    let mut cluster = Cluster::of(&[HostSize { vcpus: 1, memory_mib: 4096, disk_gib: 10 }]);
+    cluster.now = Timestamp(3_000_000);
+    let younger = cluster.vm(SMALL_VM);
+    cluster.now = Timestamp(2_000_000);
+    let older = cluster.vm(SMALL_VM);
+    let commands = decide(&cluster);
+    assert_eq!(placed(&commands), [older]);
+    let [_, Command::NoHost(no_host)] = commands.as_slice() else { panic!("{commands:?}") };
+    assert_eq!(no_host.vm, younger);
+}
+
+#[test]
+fn a_vm_that_fits_nowhere_does_not_hold_up_the_younger() {
+    let mut cluster = Cluster::of(&[MEDIUM]);
+    cluster.vm(TOO_BIG);
+    let small = cluster.vm(SMALL_VM);
+    assert_eq!(placed(&decide(&cluster)), [small]);
+}
+
+#[test]
+fn refusals_are_recorded_once_and_again_when_another_rule_refuses() {
+    let mut cluster = Cluster::of(&[MEDIUM; 2]);
+    let vm = cluster.vm(TOO_BIG);
+    let commands = decide(&cluster);
+    let [Command::NoHost(no_host)] = commands.as_slice() else { panic!("{commands:?}") };
+    assert!(!no_host.give_up);
+    let said: Vec<_> =
+        no_host.refusals.iter().map(|r| (r.node.0, r.by.as_str(), r.message.as_str())).collect();
+    let words = "VCPU: 200 wanted, 8 free of 8";
+    assert_eq!(said, [(1, "Capacity", words), (2, "Capacity", words)]);
+    cluster.carry_out(commands);
+    assert_eq!(decide(&cluster), [], "nothing new to say");
+
+    let small = cluster.vm(SMALL_VM);
+    let commands = decide(&cluster);
+    assert_eq!(placed(&commands), [small]);
+    assert_eq!(commands.len(), 1, "fewer free vCPUs are no news");
+    cluster.carry_out(commands);
+    assert_eq!(decide(&cluster), []);
+
+    cluster.set_up(2, false);
+    let commands = decide(&cluster);
+    let [Command::NoHost(no_host)] = commands.as_slice() else { panic!("{commands:?}") };
+    assert_eq!((no_host.vm, no_host.refusals[1].by.as_str()), (vm, "ComputeStatus"));
+}
+
+#[test]
+fn a_vm_that_would_not_wait_goes_to_error_at_once() {
+    let mut cluster = Cluster::of(&[MEDIUM]);
+    let vm = cluster.vm_with(TOO_BIG, None, OnNoHost::Fail);
+    let commands = decide(&cluster);
+    cluster.carry_out(commands);
+    let record = cluster.record(vm);
+    assert_eq!(record.status, VmStatus::Error);
+    assert_eq!(record.refusals[0].node, NodeId(1));
+    assert_eq!(decide(&cluster), []);
+}
+
+#[test]
+fn a_queued_vm_waits_until_the_build_time_out() {
+    let mut cluster = Cluster::of(&[MEDIUM]);
+    let vm = cluster.vm(TOO_BIG);
+    let since = cluster.now.0;
+    let commands = decide(&cluster);
+    cluster.carry_out(commands);
+    cluster.now = Timestamp(since + BUILD_TIMEOUT_MS - 1);
+    assert_eq!(decide(&cluster), []);
+    cluster.now = Timestamp(since + BUILD_TIMEOUT_MS);
+    let commands = decide(&cluster);
+    cluster.carry_out(commands);
+    assert_eq!(cluster.record(vm).status, VmStatus::Error);
+}
+
+#[test]
+fn a_vm_past_its_time_out_is_still_placed_when_room_appears() {
+    let mut cluster = Cluster::of(&[HostSize { vcpus: 8, memory_mib: 512, disk_gib: 10 }]);
+    let vm = cluster.vm(SMALL_VM);
+    cluster.now = Timestamp(cluster.now.0 + BUILD_TIMEOUT_MS);
+    cluster.report(1, MEDIUM);
+    assert_eq!(placed(&decide(&cluster)), [vm]);
+}
+
+#[test]
+fn one_decision_is_bounded_and_the_next_goes_on() {
+    let huge = HostSize { vcpus: 10_000, memory_mib: 100_000_000, disk_gib: 100_000 };
+    let mut cluster = Cluster::of(&[huge; 2]);
+    for _ in 0..NO_HOST_MAX + 1 {
+        cluster.vm(Size { vcpus: 254, memory_mib: 1024, disk_gib: 64_000 });
+    }
+    for _ in 0..PLACEMENTS_MAX + 1 {
+        cluster.vm(SMALL_VM);
+    }
+    let mut rounds = Vec::new();
+    loop {
+        let commands = decide(&cluster);
+        if commands.is_empty() {
+            break;
+        }
+        rounds.push((placed(&commands).len(), commands.len()));
+        cluster.carry_out(commands);
+    }
+    // The first decision takes a thousand; two of the big VMs fit, one on each host.
+    assert_eq!(rounds[0], (PLACEMENTS_MAX, 1 + NO_HOST_MAX - 1));
+    assert_eq!(cluster.state.waiting.len(), NO_HOST_MAX - 1);
+}
+
+#[test]
+fn without_a_leadership_nothing_is_decided() {
+    assert_eq!(Placement::default().decide(&State::default(), &Facts::default()), []);
+}
