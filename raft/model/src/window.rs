@@ -81,6 +81,12 @@ impl Window {
         }
     }
 
+    /// The fingerprint of the request that came with `key`, and what it was answered, if that is kept.
+    pub fn answer(&self, project: &str, key: &str) -> Option<(&str, &Reply)> {
+        let answer = self.answers.get(&(project.to_owned(), key.to_owned()))?;
+        Some((&answer.fingerprint, &answer.reply))
+    }
+
     /// How many answers are kept.
     pub fn len(&self) -> usize {
         self.answers.len()
