@@ -1,0 +1,63 @@
+//! REST, version 1: one module a resource; what requests share is in `extract` (in), `answer` and `problem`
+//! (out), `read` and `write` (the state), and `edge` (the layer round everything).
+
+mod answer;
+mod cluster;
+mod convert;
+mod edge;
+mod events;
+mod explain;
+mod extract;
+mod flavors;
+mod health;
+mod metrics;
+mod nodes;
+pub mod openapi;
+mod page;
+mod problem;
+mod read;
+mod vms;
+mod write;
+
+use std::sync::Arc;
+
+use axum::extract::DefaultBodyLimit;
+use axum::http::Uri;
+use axum::{Extension, Router, middleware};
+use utoipa_axum::router::OpenApiRouter;
+
+use crate::app::Shared;
+
+/// The only project there is.
+const PROJECT: &str = "default";
+/// On whose behalf requests act, until there are users.
+const ACTOR: &str = "admin";
+
+/// Every path of the REST API.
+pub fn router(app: Shared) -> Router {
+    let traffic = Arc::new(metrics::Traffic::default());
+    let (router, document) = routes().split_for_parts();
+    router
+        .merge(openapi::route(&openapi::complete(document)))
+        .fallback(|uri: Uri| async move { problem::no_such_route(uri.path()) })
+        .layer(Extension(Arc::clone(&traffic)))
+        .layer(DefaultBodyLimit::disable())
+        .layer(middleware::from_fn_with_state(traffic, edge::edge))
+        .with_state(app)
+}
+
+/// The OpenAPI document of [`router`].
+pub fn document() -> utoipa::openapi::OpenApi {
+    openapi::complete(routes().into_openapi())
+}
+
+fn routes() -> OpenApiRouter<Shared> {
+    OpenApiRouter::with_openapi(openapi::base())
+        .merge(vms::routes())
+        .merge(explain::routes())
+        .merge(nodes::routes())
+        .merge(flavors::routes())
+        .merge(cluster::routes())
+        .merge(events::routes())
+        .merge(health::routes())
+}

@@ -1,0 +1,74 @@
+//! The outermost layer of every request: gives it an id, refuses what no handler should see, turns a panic
+//! into a problem, writes failures, counts and logs.
+
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use futures::FutureExt;
+use holm_api::{Code, header as holm};
+use uuid::Uuid;
+
+use super::PROJECT;
+use super::metrics::Traffic;
+use super::problem::{Failure, Result, render};
+
+/// Wraps one request.
+pub async fn edge(State(traffic): State<Arc<Traffic>>, request: Request, next: Next) -> Response {
+    let started = Instant::now();
+    let request_id = Uuid::now_v7().to_string();
+    let method = request.method().clone();
+    let path = request.uri().path().to_owned();
+    let route = request.extensions().get::<MatchedPath>().map(|route| route.as_str().to_owned());
+    let response = match project(request.headers()) {
+        Ok(()) => AssertUnwindSafe(next.run(request))
+            .catch_unwind()
+            .await
+            .unwrap_or_else(|panic| panicked(panic.as_ref()).into_response()),
+        Err(failure) => failure.into_response(),
+    };
+    let mut response = render(response, &request_id, method.as_str(), &path);
+    let id = HeaderValue::from_str(&request_id).expect("a UUID is a valid header value");
+    response.headers_mut().entry(holm::REQUEST_ID).or_insert(id);
+
+    let status = response.status();
+    traffic.count(&method, route.as_deref().unwrap_or("none"), status.as_u16(), started.elapsed());
+    let elapsed_ms = started.elapsed().as_millis() as u64;
+    if status.is_server_error() {
+        tracing::warn!(%request_id, %method, path, %status, elapsed_ms, "request failed");
+    } else if matches!(method, Method::GET | Method::HEAD) {
+        tracing::debug!(%request_id, %method, path, %status, elapsed_ms, "request");
+    } else {
+        tracing::info!(%request_id, %method, path, %status, elapsed_ms, "request");
+    }
+    response
+}
+
+/// Only the default project exists; a request for another must not silently act on it.
+fn project(headers: &HeaderMap) -> Result<()> {
+    match headers.get(holm::PROJECT) {
+        Some(project) if project != PROJECT => Err(Failure::new(
+            Code::InvalidHeader,
+            format!("there is no project {project:?}: only `{PROJECT}` exists"),
+        )
+        .field("Holm-Project")
+        .hint("leave the header out")),
+        _ => Ok(()),
+    }
+}
+
+fn panicked(panic: &(dyn Any + Send)) -> Failure {
+    let message = panic
+        .downcast_ref::<&str>()
+        .map(|message| (*message).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_default();
+    tracing::error!(message, "a request handler panicked");
+    Failure::new(Code::Internal, "the daemon failed to handle the request")
+        .hint("this is a defect: report it with the daemon's log for this request id")
+}

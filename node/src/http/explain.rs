@@ -1,0 +1,119 @@
+//! `/v1/vms/{vm}/explain`: why a VM is where it is, or nowhere. The scheduler's own filters and weighers
+//! answer, so the explanation cannot differ from the decision.
+
+use axum::extract::State;
+use holm_api::{Explanation, HostVerdict, ReadQuery, Verdict, Weight};
+use holm_model::vm::{Vm, VmStatus};
+use holm_model::{NodeId, State as Model};
+use holm_sched::Policy;
+use holm_sched::explain::Verdict as Answered;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::answer::Answer;
+use super::convert;
+use super::extract::{Named, Query};
+use super::problem::Result;
+use super::read::Snapshot;
+use super::vms::find;
+use crate::app::Shared;
+
+pub fn routes() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new().routes(routes!(explain))
+}
+
+/// Explain a VM's placement, node by node.
+#[utoipa::path(get, path = "/v1/vms/{vm}/explain", tag = "vms",
+    params(("vm" = String, Path, description = "Name or id"), ReadQuery),
+    responses((status = 200, body = Explanation)))]
+async fn explain(
+    State(app): State<Shared>,
+    Named(name): Named,
+    Query(query): Query<ReadQuery>,
+) -> Result<Answer<Explanation>> {
+    let snapshot = Snapshot::take(&app.raft, query.consistency).await?;
+    let state = snapshot.state();
+    let explanation = explanation(state, find(state, &name)?);
+    Ok(Answer::read(&snapshot, explanation))
+}
+
+fn explanation(state: &Model, vm: &Vm) -> Explanation {
+    let explained = holm_sched::explain(state, &Policy::default(), vm);
+    let mut hosts: Vec<HostVerdict> =
+        explained.hosts.iter().map(|host| verdict(vm, host.node, &host.name, &host.verdict)).collect();
+    // Where it is, then best first, then those that refuse; ties keep the order of ids.
+    hosts.sort_by(|a, b| {
+        let rank = |host: &HostVerdict| match host.verdict {
+            Verdict::Holds => 0,
+            Verdict::Fits => 1,
+            Verdict::Refuses => 2,
+        };
+        let score = |host: &HostVerdict| host.score.unwrap_or(f64::MIN);
+        rank(a).cmp(&rank(b)).then_with(|| score(b).total_cmp(&score(a)))
+    });
+    Explanation {
+        vm: vm.name.clone(),
+        vm_id: vm.id.0,
+        status: convert::vm_status(vm.status),
+        task_state: vm.task_state.map(convert::task_state),
+        node: vm.claim.as_ref().map(|claim| convert::node_name(state, claim.node)),
+        summary: summary(state, vm, explained.best, &hosts),
+        hosts,
+    }
+}
+
+fn verdict(vm: &Vm, node: NodeId, name: &str, answered: &Answered) -> HostVerdict {
+    let holds = vm.claim.as_ref().is_some_and(|claim| claim.node == node);
+    let mut host = HostVerdict {
+        node: name.to_owned(),
+        node_id: node.0,
+        verdict: if holds { Verdict::Holds } else { Verdict::Fits },
+        by: None,
+        message: None,
+        score: None,
+        weights: Vec::new(),
+    };
+    match answered {
+        Answered::Refused { by, message } => {
+            host.by = Some(by.clone());
+            host.message = Some(message.clone());
+            if !holds {
+                host.verdict = Verdict::Refuses;
+            }
+        }
+        Answered::Fits { score_millionths, weights } => {
+            host.score = Some(*score_millionths as f64 / 1e6);
+            host.weights = weights
+                .iter()
+                .map(|weight| Weight {
+                    weigher: weight.weigher.clone(),
+                    score: weight.normalised_millionths as f64 / 1e6 * weight.multiplier_thousandths as f64
+                        / 1e3,
+                })
+                .collect();
+        }
+    }
+    host
+}
+
+fn summary(state: &Model, vm: &Vm, best: Option<NodeId>, hosts: &[HostVerdict]) -> String {
+    let fits = hosts.iter().filter(|host| host.verdict == Verdict::Fits).count();
+    if let Some(claim) = &vm.claim {
+        let name = convert::node_name(state, claim.node);
+        return match state.nodes.get(&claim.node) {
+            Some(node) if !node.up => format!("placed on {name}, which is down: the VM waits for it"),
+            _ => format!("placed on {name} at revision {}", claim.epoch),
+        };
+    }
+    let all = hosts.len();
+    match (vm.status, best) {
+        (VmStatus::Error, _) => {
+            let why = vm.fault.as_ref().map_or("no reason was recorded", |fault| fault.message.as_str());
+            format!("not placed: {why}; start it to try again ({fits} of {all} nodes fit now)")
+        }
+        (_, Some(best)) => {
+            format!("waiting; {fits} of {all} nodes fit now, {} best", convert::node_name(state, best))
+        }
+        (_, None) => format!("waiting: none of {all} nodes fits; tried again whenever something changes"),
+    }
+}

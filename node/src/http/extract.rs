@@ -1,0 +1,228 @@
+//! What handlers take from a request: query, path, JSON body, and the headers of a write. Every refusal
+//! names the field, parameter or header, and nothing has happened yet when one is made.
+
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{FromRequest, FromRequestParts, Path, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, header};
+use futures::StreamExt;
+use holm_api::Code;
+use http_body_util::BodyExt;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::problem::{Failure, Result};
+use super::write::Intent;
+
+/// Largest JSON body.
+pub const JSON_MAX: usize = 256 * 1024;
+/// How much of a refused body is read and thrown away, so that its sender reads our answer, not a reset.
+const DRAIN_MAX: usize = 16 * 1024 * 1024;
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The query, as `T`.
+pub struct Query<T>(pub T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self> {
+        match axum::extract::Query::<T>::try_from_uri(&parts.uri) {
+            Ok(axum::extract::Query(query)) => Ok(Self(query)),
+            Err(rejection) => {
+                let text = rejection.body_text();
+                let message = text.split_once(": ").map_or(text.as_str(), |(_, message)| message);
+                let (field, message) = match quoted(message, "unknown field") {
+                    Some(field) => (Some(field), message),
+                    None => match quoted(message, "missing field") {
+                        Some(field) => (Some(field), message),
+                        None => message.split_once(": ").map_or((None, message), |(f, m)| (Some(f), m)),
+                    },
+                };
+                let failure = Failure::new(Code::InvalidQuery, message);
+                Err(match field {
+                    Some(field) => failure.field(field),
+                    None => failure,
+                })
+            }
+        }
+    }
+}
+
+/// The name or id in the path.
+pub struct Named(pub String);
+
+impl Named {
+    /// Whether it is an id: what it names can never become another record.
+    pub fn is_id(&self) -> bool {
+        uuid::Uuid::parse_str(&self.0).is_ok() || self.0.parse::<u64>().is_ok()
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Named {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self> {
+        let rejected = |rejection: PathRejection| Failure::new(Code::NotFound, rejection.body_text());
+        let Path(name) = Path::<String>::from_request_parts(parts, state).await.map_err(rejected)?;
+        Ok(Self(name))
+    }
+}
+
+/// A write with a JSON body (or none, where all of `T` has defaults), and how it is to be made.
+pub struct Change<T> {
+    pub body: T,
+    pub intent: Intent,
+}
+
+impl<T: DeserializeOwned + Serialize, S: Send + Sync> FromRequest<S> for Change<T> {
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self> {
+        let (parts, body) = request.into_parts();
+        let bytes = whole(&parts.headers, body).await?;
+        let body: T = json(&parts.headers, &bytes)?;
+        // The canonical form: what was understood, not how it was spelt.
+        let canonical = serde_json::to_vec(&body).expect("request types are plain data");
+        let intent = Intent::new(&parts.method, &parts.uri, &parts.headers, &canonical)?;
+        Ok(Self { body, intent })
+    }
+}
+
+/// The body of writes that have none.
+#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NoBody {}
+
+async fn whole(headers: &HeaderMap, body: Body) -> Result<Bytes> {
+    let announced = headers
+        .get(header::CONTENT_LENGTH)
+        .and_then(|length| length.to_str().ok())
+        .and_then(|length| length.parse::<u64>().ok());
+    let mut body = body.into_data_stream();
+    let mut bytes = Vec::new();
+    if announced.is_none_or(|announced| announced <= JSON_MAX as u64) {
+        loop {
+            match body.next().await {
+                Some(Ok(chunk)) if bytes.len() + chunk.len() <= JSON_MAX => bytes.extend_from_slice(&chunk),
+                Some(Ok(_)) => break,
+                Some(Err(error)) => {
+                    return Err(Failure::new(
+                        Code::TruncatedUpload,
+                        format!("the body ended early: {error}"),
+                    ));
+                }
+                None => return Ok(bytes.into()),
+            }
+        }
+    }
+    drain(Body::from_stream(body)).await;
+    Err(Failure::new(Code::BodyTooLarge, format!("the body is larger than {JSON_MAX} bytes"))
+        .hint("images are uploaded to /v1/images; everything else is small"))
+}
+
+/// Reads a refused body to its end, within bounds.
+pub async fn drain(mut body: Body) {
+    let mut left = DRAIN_MAX;
+    let read = async {
+        while let Some(Ok(frame)) = body.frame().await {
+            let length = frame.data_ref().map_or(0, Bytes::len);
+            match left.checked_sub(length) {
+                Some(rest) => left = rest,
+                None => break,
+            }
+        }
+    };
+    let _ = tokio::time::timeout(DRAIN_TIMEOUT, read).await;
+}
+
+fn json<T: DeserializeOwned>(headers: &HeaderMap, bytes: &[u8]) -> Result<T> {
+    let empty = bytes.iter().all(u8::is_ascii_whitespace);
+    if empty {
+        return parse(b"{}")
+            .map_err(|_| Failure::new(Code::MalformedJson, "the body is empty").hint("send a JSON object"));
+    }
+    let kind = headers.get(header::CONTENT_TYPE).map(|kind| kind.as_bytes());
+    let essence = kind.and_then(|kind| kind.split(|byte| *byte == b';').next()).unwrap_or_default();
+    if !essence.trim_ascii().eq_ignore_ascii_case(b"application/json") {
+        return Err(Failure::new(
+            Code::UnsupportedMediaType,
+            format!("the body is said to be {:?}", String::from_utf8_lossy(kind.unwrap_or(b"nothing"))),
+        )
+        .field("Content-Type")
+        .hint("send JSON with `Content-Type: application/json`"));
+    }
+    parse(bytes)
+}
+
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let parsed = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
+        let path = error.path().to_string();
+        let message = error.inner().to_string();
+        if !error.inner().is_data() {
+            return malformed(&message);
+        }
+        if let Some(field) = quoted(&message, "unknown field") {
+            return Failure::new(Code::UnknownField, message.clone()).field(field);
+        }
+        if let Some(field) = quoted(&message, "missing field") {
+            return Failure::new(Code::MissingField, format!("`{field}` is missing")).field(field);
+        }
+        let named = quoted(&message, "duplicate field").map(str::to_owned);
+        let failure = Failure::new(Code::InvalidField, format!("{path}: {message}"));
+        failure.field(named.unwrap_or(path))
+    })?;
+    deserializer.end().map_err(|error| malformed(&error.to_string()))?;
+    Ok(parsed)
+}
+
+fn malformed(message: &str) -> Failure {
+    Failure::new(Code::MalformedJson, format!("not valid JSON: {message}"))
+}
+
+/// The name in `` <what> `name` `` at the start of a serde message.
+fn quoted<'a>(message: &'a str, what: &str) -> Option<&'a str> {
+    message.strip_prefix(what)?.strip_prefix(" `")?.split('`').next()
+}
+
+#[cfg(test)]
+mod tests {
+    use holm_api::{CreateFlavor, CreateVm, StopVm};
+
+    use super::*;
+
+    fn refusal<T: DeserializeOwned + std::fmt::Debug>(body: &str) -> (Code, Option<String>) {
+        let failure = parse::<T>(body.as_bytes()).expect_err("the body is bad");
+        (failure.code, failure.field)
+    }
+
+    #[test]
+    fn a_bad_body_is_refused_by_the_name_of_its_field() {
+        let name = |field: &str| Some(field.to_owned());
+        let flavor = |vcpus: &str| format!(r#"{{"name":"a","vcpus":{vcpus},"memory_mib":64}}"#);
+        assert_eq!(refusal::<CreateFlavor>(&flavor("-1")), (Code::InvalidField, name("vcpus")));
+        assert_eq!(refusal::<CreateFlavor>(&flavor("1e99")), (Code::InvalidField, name("vcpus")));
+        assert_eq!(refusal::<CreateFlavor>(&flavor("4294967296")), (Code::InvalidField, name("vcpus")));
+        assert_eq!(refusal::<CreateFlavor>(&flavor("\"2\"")), (Code::InvalidField, name("vcpus")));
+        assert_eq!(refusal::<CreateFlavor>(&flavor("1,\"x\":2")), (Code::UnknownField, name("x")));
+        assert_eq!(refusal::<CreateFlavor>(&flavor("1,\"name\":\"b\"")), (Code::InvalidField, name("name")));
+        assert_eq!(refusal::<CreateVm>(r#"{"name":"a"}"#), (Code::MissingField, name("flavor")));
+        let on_no_host = r#"{"name":"a","flavor":"f","image":"i","on_no_host":"pray"}"#;
+        assert_eq!(refusal::<CreateVm>(on_no_host), (Code::InvalidField, name("on_no_host")));
+        assert_eq!(refusal::<StopVm>("{} {}"), (Code::MalformedJson, None));
+        assert_eq!(refusal::<StopVm>("{"), (Code::MalformedJson, None));
+        assert_eq!(refusal::<StopVm>("\u{feff}{}"), (Code::MalformedJson, None));
+    }
+
+    #[test]
+    fn no_body_is_the_default_where_there_is_one() {
+        let none = HeaderMap::new();
+        assert_eq!(json::<StopVm>(&none, b" \n").unwrap(), StopVm::default());
+        assert_eq!(json::<CreateVm>(&none, b"").unwrap_err().code, Code::MalformedJson);
+        assert_eq!(json::<StopVm>(&none, b"{}").unwrap_err().code, Code::UnsupportedMediaType);
+    }
+}

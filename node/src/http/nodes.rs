@@ -1,0 +1,112 @@
+//! `/v1/nodes`: list, show, cordon, remove. Nodes are added by `holmd join`.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use holm_api::{Deleted, List, ListQuery, Node, PatchNode, ReadQuery, RemoveNodeQuery};
+use holm_model::reply::{Kind, Outcome};
+use holm_model::{Command, NodeId, State as Model, command, limits, node};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::answer::Answer;
+use super::convert;
+use super::extract::{Change, Named, NoBody, Query};
+use super::openapi::WriteHeaders;
+use super::page::Page;
+use super::problem::{Failure, Result};
+use super::read::Snapshot;
+use super::write::{Accepted, Basis, perform};
+use crate::app::Shared;
+
+pub fn routes() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new().routes(routes!(list)).routes(routes!(show, patch, remove))
+}
+
+/// List nodes.
+#[utoipa::path(get, path = "/v1/nodes", tag = "nodes", params(ListQuery),
+    responses((status = 200, body = List<Node>)))]
+async fn list(State(app): State<Shared>, Query(query): Query<ListQuery>) -> Result<Answer<List<Node>>> {
+    let page = Page::<NodeId>::new(query.limit, query.marker.as_deref())?;
+    let snapshot = Snapshot::take(&app.raft, query.consistency).await?;
+    let state = snapshot.state();
+    let status = app.raft.status().borrow().clone();
+    let show = |node: &node::Node| convert::node(state, &status, node);
+    let list = page.cut(state.revision, state.nodes.range(page.start()), show);
+    Ok(Answer::read(&snapshot, list))
+}
+
+/// Show a node.
+#[utoipa::path(get, path = "/v1/nodes/{node}", tag = "nodes",
+    params(("node" = String, Path, description = "Name or id"), ReadQuery),
+    responses((status = 200, body = Node)))]
+async fn show(
+    State(app): State<Shared>,
+    Named(name): Named,
+    Query(query): Query<ReadQuery>,
+) -> Result<Answer<Node>> {
+    let snapshot = Snapshot::take(&app.raft, query.consistency).await?;
+    let status = app.raft.status().borrow().clone();
+    let node = convert::node(snapshot.state(), &status, find(snapshot.state(), &name)?);
+    let revision = node.revision;
+    Ok(Answer::read(&snapshot, node).etag(revision))
+}
+
+/// Cordon (`enabled: false`) or uncordon a node. What runs there stays.
+#[utoipa::path(patch, path = "/v1/nodes/{node}", tag = "nodes",
+    params(("node" = String, Path, description = "Name or id"), WriteHeaders),
+    responses((status = 200, body = Node)))]
+async fn patch(State(app): State<Shared>, name: Named, change: Change<PatchNode>) -> Result<Answer<Node>> {
+    let Change { body, intent } = change;
+    if let Some(reason) = &body.reason {
+        limits::text("reason", reason, limits::MESSAGE_MAX)?;
+    }
+    let accepted = perform(&app.raft, &intent, Basis::of(&name), |state| {
+        Ok(Command::SetNodeEnabled(command::SetNodeEnabled {
+            node: find(state, &name.0)?.id,
+            enabled: body.enabled,
+            reason: body.reason.clone(),
+            expected: intent.expected,
+        }))
+    })
+    .await?;
+    let id = subject(&accepted)?;
+    let status = app.raft.status().borrow().clone();
+    let state = &accepted.published.state;
+    let node = state.nodes.get(&id).ok_or_else(|| Failure::gone(Kind::Node, &accepted))?;
+    let node = convert::node(state, &status, node);
+    let revision = node.revision;
+    Ok(Answer::accepted(StatusCode::OK, &accepted, node).etag(revision))
+}
+
+/// Remove a node for good. Refused while VMs have claims there, unless you state that the machine is off.
+#[utoipa::path(delete, path = "/v1/nodes/{node}", tag = "nodes",
+    params(("node" = String, Path, description = "Name or id"), RemoveNodeQuery, WriteHeaders),
+    responses((status = 202, body = Deleted)))]
+async fn remove(
+    State(app): State<Shared>,
+    name: Named,
+    Query(query): Query<RemoveNodeQuery>,
+    Change { intent, .. }: Change<NoBody>,
+) -> Result<Answer<Deleted>> {
+    intent.refuse_if_match()?;
+    let before = app.raft.state();
+    let accepted = perform(&app.raft, &intent, Basis::of(&name), |state| {
+        let node = find(state, &name.0)?.id;
+        Ok(Command::RemoveNode(command::RemoveNode { node, confirm_node_off: query.confirm_node_off }))
+    })
+    .await?;
+    let id = subject(&accepted)?;
+    let known = before.state.nodes.get(&id).map(|node| node.name.clone());
+    Ok(Answer::deleted(&accepted, id.to_string(), known))
+}
+
+fn find<'a>(state: &'a Model, name: &str) -> Result<&'a node::Node> {
+    state.find_node(name).ok_or_else(|| Failure::not_found(Kind::Node, name))
+}
+
+fn subject(accepted: &Accepted) -> Result<NodeId> {
+    match accepted.done.outcome {
+        Outcome::Node(id) => Ok(id),
+        _ => Err(Failure::unexpected(accepted)),
+    }
+}

@@ -1,0 +1,68 @@
+//! `/openapi.json`: OpenAPI 3.1, made from the handlers themselves. What every operation shares (the
+//! problem as its failure, the headers of writes) is said once, here.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::http::header;
+use axum::response::IntoResponse;
+use axum::routing::get;
+use holm_api::Problem;
+use holm_api::problem::MEDIA_TYPE;
+use utoipa::openapi::{Content, OpenApi, Ref, RefOr, Response};
+use utoipa::{IntoParams, OpenApi as _};
+
+use crate::app::Shared;
+
+/// Headers that every write takes.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[allow(dead_code)] // Only its description is used; `write::Intent` reads the headers.
+pub struct WriteHeaders {
+    /// Makes the write happen once however often it is sent; 1 to 128 visible ASCII characters.
+    #[param(rename = "Idempotency-Key", required = false, max_length = 128)]
+    idempotency_key: Option<String>,
+    /// The revision the record must still have, in double quotes.
+    #[param(rename = "If-Match", required = false, example = "\"42\"")]
+    if_match: Option<String>,
+    /// The revision at which the client made up its mind; a key sent again after the idempotency window has
+    /// passed is then refused instead of acting twice.
+    #[param(rename = "Holm-Seen", required = false)]
+    holm_seen: Option<u64>,
+}
+
+#[derive(utoipa::OpenApi)]
+#[openapi(
+    info(title = "Holm", description = "Virtual machines on a handful of machines. Every node answers."),
+    components(schemas(Problem))
+)]
+struct Base;
+
+/// What the document begins with.
+pub fn base() -> OpenApi {
+    Base::openapi()
+}
+
+/// Adds what every operation shares.
+pub fn complete(mut document: OpenApi) -> OpenApi {
+    for item in document.paths.paths.values_mut() {
+        let operations = [&mut item.get, &mut item.post, &mut item.patch, &mut item.delete];
+        for operation in operations.into_iter().flatten() {
+            let mut problem = Response::new("The request failed");
+            let content = Content::new(Some(Ref::from_schema_name("Problem")));
+            problem.content.insert(MEDIA_TYPE.to_owned(), RefOr::T(content));
+            operation.responses.responses.insert("default".to_owned(), RefOr::T(problem));
+        }
+    }
+    document
+}
+
+/// The route that serves it.
+pub fn route(document: &OpenApi) -> Router<Shared> {
+    let json: Arc<str> = document.to_pretty_json().expect("the document is plain data").into();
+    let serve = move || {
+        let json = json.to_string();
+        async move { ([(header::CONTENT_TYPE, "application/json")], json).into_response() }
+    };
+    Router::new().route("/openapi.json", get(serve))
+}

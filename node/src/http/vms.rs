@@ -1,0 +1,225 @@
+//! `/v1/vms`: create, list, show, delete, power. Their console and log are in `console.rs`, the placement's
+//! explanation in `explain.rs`.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use holm_api::{CreateVm, Deleted, List, ReadQuery, RebootVm, StopVm, Vm, VmListQuery};
+use holm_model::reply::{Kind, Outcome};
+use holm_model::vm::{self, DEFAULT_STOP_TIMEOUT_S, StopMode, WantPower};
+use holm_model::{Command, State as Model, VmId, command, limits};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use uuid::Uuid;
+
+use super::PROJECT;
+use super::answer::Answer;
+use super::convert;
+use super::extract::{Change, Named, NoBody, Query};
+use super::openapi::WriteHeaders;
+use super::page::Page;
+use super::problem::{Failure, Result};
+use super::read::Snapshot;
+use super::write::{Accepted, Basis, Intent, perform};
+use crate::app::Shared;
+
+pub fn routes() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new()
+        .routes(routes!(create, list))
+        .routes(routes!(show, delete))
+        .routes(routes!(start))
+        .routes(routes!(stop))
+        .routes(routes!(reboot))
+}
+
+/// Create a VM. The answer comes once the record is durable; the VM is then in BUILD.
+#[utoipa::path(post, path = "/v1/vms", tag = "vms", params(WriteHeaders),
+    responses((status = 202, body = Vm)))]
+async fn create(State(app): State<Shared>, change: Change<CreateVm>) -> Result<Answer<Vm>> {
+    let Change { body, intent } = change;
+    intent.refuse_if_match()?;
+    limits::name("name", &body.name)?;
+    if let Some(cmdline) = &body.cmdline {
+        limits::text("cmdline", cmdline, limits::CMDLINE_MAX)?;
+    }
+    let id = VmId(Uuid::now_v7());
+    let accepted =
+        perform(&app.raft, &intent, Basis::Local, |state| create_command(state, id, &body)).await?;
+    let vm = shown(&accepted)?;
+    let (location, revision) = (format!("/v1/vms/{}", vm.id), vm.revision);
+    Ok(Answer::accepted(StatusCode::ACCEPTED, &accepted, vm).location(location).etag(revision))
+}
+
+fn create_command(state: &Model, id: VmId, body: &CreateVm) -> Result<Command> {
+    let flavor = state
+        .find_flavor(&body.flavor)
+        .ok_or_else(|| Failure::unknown_reference("flavor", Kind::Flavor, &body.flavor))?;
+    let image = |field: &str, name: &str| {
+        state
+            .find_image(PROJECT, name)
+            .map(|image| image.id)
+            .ok_or_else(|| Failure::unknown_reference(field, Kind::Image, name))
+    };
+    let node = |name: &String| {
+        state
+            .find_node(name)
+            .map(|node| node.id)
+            .ok_or_else(|| Failure::unknown_reference("node", Kind::Node, name))
+    };
+    Ok(Command::CreateVm(command::CreateVm {
+        id,
+        name: body.name.clone(),
+        flavor: flavor.id,
+        image: image("image", &body.image)?,
+        kernel: body.kernel.as_deref().map(|kernel| image("kernel", kernel)).transpose()?,
+        cmdline: body.cmdline.clone(),
+        node: body.node.as_ref().map(node).transpose()?,
+        availability: match body.availability {
+            holm_api::vm::Availability::Pinned => vm::Availability::Pinned,
+        },
+        on_no_host: match body.on_no_host {
+            holm_api::vm::OnNoHost::Queue => vm::OnNoHost::Queue,
+            holm_api::vm::OnNoHost::Fail => vm::OnNoHost::Fail,
+        },
+    }))
+}
+
+/// List VMs, oldest first.
+#[utoipa::path(get, path = "/v1/vms", tag = "vms", params(VmListQuery),
+    responses((status = 200, body = List<Vm>)))]
+async fn list(State(app): State<Shared>, Query(query): Query<VmListQuery>) -> Result<Answer<List<Vm>>> {
+    let page = Page::<VmId>::new(query.limit, query.marker.as_deref())?;
+    let snapshot = Snapshot::take(&app.raft, query.consistency).await?;
+    let state = snapshot.state();
+    let node = match &query.node {
+        Some(name) => Some(state.find_node(name).map(|node| node.id).ok_or_else(|| Failure {
+            code: holm_api::Code::InvalidQuery,
+            ..Failure::unknown_reference("node", Kind::Node, name)
+        })?),
+        None => None,
+    };
+    let wanted = |vm: &vm::Vm| {
+        vm.project == PROJECT
+            && node.is_none_or(|node| vm.claim.as_ref().is_some_and(|claim| claim.node == node))
+            && query.status.is_none_or(|status| convert::vm_status(vm.status) == status)
+            && query.name.as_ref().is_none_or(|name| vm.name == *name)
+    };
+    let rest = state.vms.range(page.start()).filter(|(_, vm)| wanted(vm));
+    let list = page.cut(state.revision, rest, |vm| convert::vm(state, vm));
+    Ok(Answer::read(&snapshot, list))
+}
+
+/// Show a VM.
+#[utoipa::path(get, path = "/v1/vms/{vm}", tag = "vms",
+    params(("vm" = String, Path, description = "Name or id"), ReadQuery),
+    responses((status = 200, body = Vm)))]
+async fn show(
+    State(app): State<Shared>,
+    Named(name): Named,
+    Query(query): Query<ReadQuery>,
+) -> Result<Answer<Vm>> {
+    let snapshot = Snapshot::take(&app.raft, query.consistency).await?;
+    let vm = convert::vm(snapshot.state(), find(snapshot.state(), &name)?);
+    let revision = vm.revision;
+    Ok(Answer::read(&snapshot, vm).etag(revision))
+}
+
+/// Delete a VM with its disks. It is gone when a read says 404.
+#[utoipa::path(delete, path = "/v1/vms/{vm}", tag = "vms",
+    params(("vm" = String, Path, description = "Name or id"), WriteHeaders),
+    responses((status = 202, body = Deleted)))]
+async fn delete(
+    State(app): State<Shared>,
+    name: Named,
+    Change { intent, .. }: Change<NoBody>,
+) -> Result<Answer<Deleted>> {
+    let before = app.raft.state();
+    let accepted = perform(&app.raft, &intent, Basis::of(&name), |state| {
+        let vm = find(state, &name.0)?;
+        Ok(Command::DeleteVm(command::DeleteVm { vm: vm.id, expected: intent.expected }))
+    })
+    .await?;
+    let Outcome::Vm(id) = accepted.done.outcome else { return Err(Failure::unexpected(&accepted)) };
+    let known = before.state.vms.get(&id).or_else(|| accepted.published.state.vms.get(&id));
+    let known = known.map(|vm| vm.name.clone());
+    Ok(Answer::deleted(&accepted, id.to_string(), known))
+}
+
+/// Start a VM that is off, or schedule afresh one that found no host.
+#[utoipa::path(post, path = "/v1/vms/{vm}/start", tag = "vms",
+    params(("vm" = String, Path, description = "Name or id"), WriteHeaders),
+    responses((status = 202, body = Vm)))]
+async fn start(
+    State(app): State<Shared>,
+    name: Named,
+    Change { intent, .. }: Change<NoBody>,
+) -> Result<Answer<Vm>> {
+    let stop = StopMode::Graceful { timeout_s: DEFAULT_STOP_TIMEOUT_S };
+    power(app, name, intent, WantPower::On, false, stop).await
+}
+
+/// Stop a VM: power button, then power off after the time-out; or at once with `force`.
+#[utoipa::path(post, path = "/v1/vms/{vm}/stop", tag = "vms",
+    params(("vm" = String, Path, description = "Name or id"), WriteHeaders),
+    responses((status = 202, body = Vm)))]
+async fn stop(State(app): State<Shared>, name: Named, change: Change<StopVm>) -> Result<Answer<Vm>> {
+    let stop = stop_mode("force", change.body.force, change.body.timeout_s)?;
+    power(app, name, change.intent, WantPower::Off, false, stop).await
+}
+
+/// Reboot a running VM.
+#[utoipa::path(post, path = "/v1/vms/{vm}/reboot", tag = "vms",
+    params(("vm" = String, Path, description = "Name or id"), WriteHeaders),
+    responses((status = 202, body = Vm)))]
+async fn reboot(State(app): State<Shared>, name: Named, change: Change<RebootVm>) -> Result<Answer<Vm>> {
+    let stop = stop_mode("hard", change.body.hard, change.body.timeout_s)?;
+    power(app, name, change.intent, WantPower::On, true, stop).await
+}
+
+fn stop_mode(flag: &str, at_once: bool, timeout_s: Option<u32>) -> Result<StopMode> {
+    use holm_api::Code::InvalidField;
+    match timeout_s {
+        Some(_) if at_once => {
+            Err(Failure::new(InvalidField, format!("timeout_s: does not go with `{flag}`"))
+                .field("timeout_s"))
+        }
+        Some(timeout_s) if timeout_s == 0 || timeout_s > limits::STOP_TIMEOUT_S_MAX => {
+            let most = limits::STOP_TIMEOUT_S_MAX;
+            Err(Failure::new(InvalidField, format!("timeout_s: is {timeout_s}, must be 1 to {most}"))
+                .field("timeout_s")
+                .hint(format!("`{flag}` ends it at once")))
+        }
+        _ if at_once => Ok(StopMode::Force),
+        timeout_s => Ok(StopMode::Graceful { timeout_s: timeout_s.unwrap_or(DEFAULT_STOP_TIMEOUT_S) }),
+    }
+}
+
+async fn power(
+    app: Shared,
+    name: Named,
+    intent: Intent,
+    want: WantPower,
+    reboot: bool,
+    stop: StopMode,
+) -> Result<Answer<Vm>> {
+    let accepted = perform(&app.raft, &intent, Basis::of(&name), |state| {
+        let vm = find(state, &name.0)?.id;
+        let expected = intent.expected;
+        Ok(Command::SetVmPower(command::SetVmPower { vm, want, reboot, stop, expected }))
+    })
+    .await?;
+    let vm = shown(&accepted)?;
+    let revision = vm.revision;
+    Ok(Answer::accepted(StatusCode::ACCEPTED, &accepted, vm).etag(revision))
+}
+
+/// A VM by name or id.
+pub fn find<'a>(state: &'a Model, name: &str) -> Result<&'a vm::Vm> {
+    state.find_vm(PROJECT, name).ok_or_else(|| Failure::not_found(Kind::Vm, name))
+}
+
+fn shown(accepted: &Accepted) -> Result<Vm> {
+    let Outcome::Vm(id) = accepted.done.outcome else { return Err(Failure::unexpected(accepted)) };
+    let state = &accepted.published.state;
+    let vm = state.vms.get(&id).ok_or_else(|| Failure::gone(Kind::Vm, accepted))?;
+    Ok(convert::vm(state, vm))
+}
