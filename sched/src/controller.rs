@@ -3,7 +3,7 @@
 //! decision. The driver runs it only after its process' `BeginLeadership` was applied, and again only
 //! when the outcome of its last commands is known.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use holm_model::command::Command;
 use holm_model::{NodeId, State, Timestamp};
@@ -16,6 +16,9 @@ pub struct Facts {
     /// from the beginning of this leadership at the earliest; the leader itself is at 0. A node that is
     /// missing here is not judged.
     pub silent_ms: BTreeMap<NodeId, u64>,
+    /// Nodes this leadership has not heard yet at all. It may be too young to call them down; it does not
+    /// place anything there.
+    pub unheard: BTreeSet<NodeId>,
 }
 
 /// A pure decision.

@@ -6,7 +6,7 @@
 //! weights are kept per shape, and only changed hosts are asked again: placing a VM costs one pass of
 //! integer arithmetic over the hosts.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use holm_model::feasible;
 use holm_model::vm::{HostReason, Vm};
@@ -23,6 +23,9 @@ const SHAPES_MAX: usize = 8;
 pub struct Batch<'a> {
     policy: &'a Policy,
     hosts: Vec<Host<'a>>,
+    /// Indices of the hosts to choose from: all but the withheld.
+    offered: Vec<usize>,
+    withheld: Vec<usize>,
     /// Indices of the hosts that took a claim, in order: what a shape must ask again.
     changes: Vec<usize>,
     /// Most recently used first.
@@ -32,8 +35,8 @@ pub struct Batch<'a> {
 /// What filters and weighers said of every host, for VMs of one shape.
 struct Shape<'a> {
     request: Request<'a>,
-    /// How much of [`Batch::changes`] is taken in.
-    seen: usize,
+    /// How much of [`Batch::changes`] is taken in; none while no host was asked.
+    seen: Option<usize>,
     passed: Vec<bool>,
     /// Raw weights, one row a host, one column a weigher; rows of refused hosts are stale.
     raw: Vec<i64>,
@@ -42,8 +45,22 @@ struct Shape<'a> {
 impl<'a> Batch<'a> {
     /// The hosts of `state`, as recorded.
     pub fn new(state: &'a State, policy: &'a Policy) -> Self {
-        let hosts = state.nodes.values().map(Host::new).collect();
-        Self { policy, hosts, changes: Vec::new(), shapes: VecDeque::new() }
+        let hosts: Vec<Host<'a>> = state.nodes.values().map(Host::new).collect();
+        let offered = (0..hosts.len()).collect();
+        Self { policy, hosts, offered, withheld: Vec::new(), changes: Vec::new(), shapes: VecDeque::new() }
+    }
+
+    /// Chooses none of `nodes`, whatever the filters say.
+    pub fn withhold(mut self, nodes: &BTreeSet<NodeId>) -> Self {
+        (self.withheld, self.offered) =
+            (0..self.hosts.len()).partition(|host| nodes.contains(&self.hosts[*host].id()));
+        self
+    }
+
+    /// Whether `vm` fits on a withheld host.
+    pub fn fits_withheld(&self, vm: &Vm) -> bool {
+        let request = Request::new(vm);
+        self.withheld.iter().any(|host| self.policy.passes(&request, &self.hosts[*host]))
     }
 
     /// Chooses a host for `vm` and claims it, or finds that none fits.
@@ -80,29 +97,29 @@ impl<'a> Batch<'a> {
             }
             None => {
                 self.shapes.truncate(SHAPES_MAX - 1);
-                self.shapes.push_front(Shape::new(self.policy, &self.hosts, vm, self.changes.len()));
+                self.shapes.push_front(Shape::new(self.policy, &self.hosts, vm));
             }
         }
         let shape = &mut self.shapes[0];
-        for host in &self.changes[shape.seen..] {
+        let stale = match shape.seen {
+            Some(seen) => &self.changes[seen..],
+            None => &self.offered,
+        };
+        for host in stale {
             shape.ask(self.policy, &self.hosts, *host);
         }
-        shape.seen = self.changes.len();
+        shape.seen = Some(self.changes.len());
     }
 }
 
 impl<'a> Shape<'a> {
-    fn new(policy: &Policy, hosts: &[Host<'_>], vm: &'a Vm, seen: usize) -> Self {
-        let mut shape = Self {
+    fn new(policy: &Policy, hosts: &[Host<'_>], vm: &'a Vm) -> Self {
+        Self {
             request: Request::new(vm),
-            seen,
+            seen: None,
             passed: vec![false; hosts.len()],
             raw: vec![0; hosts.len() * policy.weighers.len()],
-        };
-        for host in 0..hosts.len() {
-            shape.ask(policy, hosts, host);
         }
-        shape
     }
 
     fn ask(&mut self, policy: &Policy, hosts: &[Host<'_>], host: usize) {

@@ -1,12 +1,14 @@
 //! Places the waiting VMs, oldest first, in one `PlaceVms`; for those that fit nowhere it records why,
 //! when that is news, and gives up on those that would not wait or have waited too long.
 
-use holm_model::State;
-use holm_model::Timestamp;
+use std::collections::BTreeSet;
+
 use holm_model::command::{self, Command, NoHost, PlaceVms};
 use holm_model::id::Revision;
 use holm_model::vm::{BUILD_TIMEOUT_MS, HostReason, OnNoHost, Vm};
+use holm_model::{NodeId, State, Timestamp};
 
+use super::node_health::UP_BELOW_MS;
 use crate::controller::{Controller, Facts};
 use crate::policy::Policy;
 use crate::select::Batch;
@@ -36,7 +38,7 @@ impl Controller for Placement {
     fn decide(&self, state: &State, facts: &Facts) -> Vec<Command> {
         let Some(leadership) = state.leadership else { return Vec::new() };
         let leadership = leadership.revision;
-        let mut batch = Batch::new(state, &self.policy);
+        let mut batch = Batch::new(state, &self.policy).withhold(&doubtful(facts));
         let mut placements = Vec::new();
         let mut unplaced = Vec::new();
         for vm in oldest_first(state) {
@@ -58,6 +60,12 @@ impl Controller for Placement {
     }
 }
 
+/// Nodes that may be dead, though it is too early to call them down: a VM placed there would wait for them.
+fn doubtful(facts: &Facts) -> BTreeSet<NodeId> {
+    let silent = facts.silent_ms.iter().filter(|(_, ms)| **ms > UP_BELOW_MS).map(|(node, _)| *node);
+    facts.unheard.iter().copied().chain(silent).collect()
+}
+
 /// The queue. VMs of the same millisecond go by id.
 fn oldest_first(state: &State) -> Vec<&Vm> {
     let mut waiting: Vec<&Vm> = state.waiting.iter().filter_map(|id| state.vms.get(id)).collect();
@@ -67,6 +75,10 @@ fn oldest_first(state: &State) -> Vec<&Vm> {
 
 /// What to record about a VM that fits nowhere, if anything.
 fn no_host(batch: &Batch<'_>, leadership: Revision, now: Timestamp, vm: &Vm) -> Option<NoHost> {
+    if batch.fits_withheld(vm) {
+        // Within seconds that host is heard and takes it, or is down and refuses it.
+        return None;
+    }
     let refusals = batch.refusals(vm);
     let give_up = gives_up(vm, now);
     let news = give_up || vm.fault.is_none() || differ(&refusals, &vm.refusals);

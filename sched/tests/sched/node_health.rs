@@ -9,7 +9,7 @@ use crate::cluster::{Cluster, MEDIUM};
 
 fn decide(cluster: &Cluster, silent_ms: &[(u64, u64)]) -> Vec<(u64, bool)> {
     let silent_ms = silent_ms.iter().map(|(node, ms)| (NodeId(*node), *ms)).collect();
-    let facts = Facts { now: cluster.now, silent_ms };
+    let facts = Facts { now: cluster.now, silent_ms, ..Facts::default() };
     let said = |command| match command {
         Command::SetNodeUp(SetNodeUp { leadership, node, up }) => {
             assert_eq!(leadership, cluster.leadership());

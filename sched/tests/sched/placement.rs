@@ -142,6 +142,30 @@ fn one_decision_is_bounded_and_the_next_goes_on() {
 }
 
 #[test]
+fn nothing_is_placed_on_a_node_that_may_be_dead_and_nothing_is_given_up_for_it() {
+    let mut cluster = Cluster::of(&[MEDIUM; 3]);
+    for _ in 0..6 {
+        cluster.vm(SMALL_VM);
+    }
+    cluster.vm_with(SMALL_VM, Some(3), OnNoHost::Fail);
+    let facts = Facts {
+        now: cluster.now,
+        silent_ms: [(NodeId(1), 0), (NodeId(2), 2_001), (NodeId(3), 40)].into(),
+        unheard: [NodeId(3)].into(),
+    };
+    let commands = Placement::default().decide(&cluster.state, &facts);
+    let [Command::PlaceVms(place)] = commands.as_slice() else { panic!("{commands:?}") };
+    assert_eq!(place.placements.len(), 6);
+    assert!(place.placements.iter().all(|placement| placement.node == NodeId(1)), "{place:?}");
+    cluster.carry_out(commands);
+
+    cluster.set_up(3, false);
+    let commands = Placement::default().decide(&cluster.state, &facts);
+    let [Command::NoHost(no_host)] = commands.as_slice() else { panic!("{commands:?}") };
+    assert!(no_host.give_up, "now that it is surely down");
+}
+
+#[test]
 fn without_a_leadership_nothing_is_decided() {
     assert_eq!(Placement::default().decide(&State::default(), &Facts::default()), []);
 }
