@@ -1,1 +1,14 @@
 //! The Holm daemon: REST, the leader's driver, the agent, and everything wired together.
+
+pub mod agent;
+pub mod app;
+pub mod cli;
+pub mod clock;
+pub mod config;
+pub mod guests;
+pub mod http;
+pub mod leader;
+pub mod lifecycle;
+pub mod peer;
+pub mod systemd;
+pub mod wiring;

@@ -1,0 +1,9 @@
+//! The agent makes this host match the replicated record: observe → plan → execute, one task a VM.
+//! Level-triggered: it reads the state, never "what just happened", so a lost message heals itself.
+
+pub mod execute;
+pub mod images;
+pub mod node_report;
+pub mod plan;
+pub mod report;
+pub mod vms;

@@ -1,0 +1,209 @@
+//! Keeps the image store of this node in step with the image records: every node brings every image to
+//! itself, so that an image survives the loss of any minority, and drops what no record names.
+//! A VM that needs an image now goes first; two who want the same share one transfer.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use holm_model::command::{Command, ReportImage};
+use holm_model::image::Image;
+use holm_model::{ImageId, NodeId, State};
+use tokio::sync::Mutex as AsyncMutex;
+use tokio_util::sync::CancellationToken;
+
+use super::report::propose;
+use crate::app::Shared;
+use crate::peer;
+
+/// The store is compared with the records at least this often.
+const PERIOD: Duration = Duration::from_secs(30);
+/// Bytes that no record names may belong to an import whose record is on its way: they stay this long.
+const ORPHAN_AGE: Duration = Duration::from_secs(600);
+/// How often a VM that waits for an image tells how far the transfer is.
+const TELL: Duration = Duration::from_secs(2);
+
+/// Why an image is not here.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("image `{0}` is held by no node that can be reached")]
+    NoHolder(String),
+    #[error("image `{name}` could not be brought from {from}")]
+    Transfer {
+        name: String,
+        from: String,
+        #[source]
+        source: holm_vmm::image_store::Error,
+    },
+}
+
+/// Brings images here.
+#[derive(Clone)]
+pub struct Images {
+    app: Shared,
+    /// One transfer a digest.
+    transfers: Arc<Mutex<HashMap<String, Arc<AsyncMutex<()>>>>>,
+    /// Bytes here so far, by digest.
+    progress: Arc<Mutex<BTreeMap<String, u64>>>,
+}
+
+impl Images {
+    /// For one node.
+    pub fn new(app: Shared) -> Self {
+        Self { app, transfers: Arc::default(), progress: Arc::default() }
+    }
+
+    /// The verified file of `image`, brought from a holder when it is not here. `tell` hears, now and
+    /// then, how far the transfer is.
+    ///
+    /// # Errors
+    /// When no holder could give it.
+    pub async fn ensure<F: Future<Output = ()>>(
+        &self,
+        image: &Image,
+        tell: impl Fn(String) -> F,
+    ) -> Result<PathBuf, Error> {
+        if let Some(path) = self.app.images.path(&image.sha256) {
+            return Ok(path);
+        }
+        let transfer = self.transfer(image);
+        tokio::pin!(transfer);
+        loop {
+            tokio::select! {
+                done = &mut transfer => return done,
+                () = tokio::time::sleep(TELL) => {
+                    let here = lock(&self.progress).get(&image.sha256).copied().unwrap_or(0);
+                    tell(format!("fetching image {}: {} %", image.name, here * 100 / image.size_bytes.max(1))).await;
+                }
+            }
+        }
+    }
+
+    async fn transfer(&self, image: &Image) -> Result<PathBuf, Error> {
+        let gate = lock(&self.transfers).entry(image.sha256.clone()).or_default().clone();
+        let _one_at_a_time = gate.lock().await;
+        if let Some(path) = self.app.images.path(&image.sha256) {
+            return Ok(path);
+        }
+        let result = self.from_any_holder(image).await;
+        lock(&self.progress).remove(&image.sha256);
+        lock(&self.transfers).remove(&image.sha256);
+        result
+    }
+
+    async fn from_any_holder(&self, image: &Image) -> Result<PathBuf, Error> {
+        let mut last = Error::NoHolder(image.name.clone());
+        for (holder, address) in holders(&self.app.raft.state().state, image, self.app.raft.node_id()) {
+            match self.from(image, &address).await {
+                Ok(path) => {
+                    tracing::info!(image = %image.name, from = %holder, bytes = image.size_bytes, "image fetched");
+                    return Ok(path);
+                }
+                Err(error) => {
+                    tracing::warn!(image = %image.name, from = %holder, error = %crate::app::chain(&error), "image not fetched");
+                    last = error;
+                }
+            }
+        }
+        Err(last)
+    }
+
+    async fn from(&self, image: &Image, address: &str) -> Result<PathBuf, Error> {
+        let path = format!("/v1/images/{}/data?consistency=stale", image.id);
+        let pulled = self
+            .app
+            .images
+            .pull(
+                &image.sha256,
+                image.size_bytes,
+                |offset| {
+                    let (address, path) = (address.to_owned(), path.clone());
+                    async move { peer::get_from(&address, &path, offset).await }
+                },
+                |bytes| {
+                    lock(&self.progress).insert(image.sha256.clone(), bytes);
+                },
+            )
+            .await;
+        pulled.map_err(|source| Error::Transfer {
+            name: image.name.clone(),
+            from: address.to_owned(),
+            source,
+        })
+    }
+}
+
+/// Holders to ask, those that are up first.
+fn holders(state: &State, image: &Image, me: NodeId) -> Vec<(NodeId, String)> {
+    let mut holders: Vec<_> = image
+        .holders
+        .iter()
+        .filter(|holder| **holder != me)
+        .filter_map(|holder| state.nodes.get(holder))
+        .collect();
+    holders.sort_by_key(|node| !node.up);
+    holders.into_iter().map(|node| (node.id, node.api_addr.clone())).collect()
+}
+
+/// Compares store and records until cancelled.
+pub async fn run(images: Images, stop: CancellationToken) {
+    let mut state = images.app.raft.watch();
+    let mut seen: BTreeSet<ImageId> = BTreeSet::new();
+    let mut period = tokio::time::interval(PERIOD);
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            _ = period.tick() => seen.clear(),
+            changed = state.changed() => if changed.is_err() { return },
+        }
+        let current = state.borrow_and_update().clone();
+        let ids: BTreeSet<ImageId> = current.state.images.keys().copied().collect();
+        if ids == seen {
+            continue;
+        }
+        let settled = compare(&images, &current.state, &stop).await;
+        seen = if settled { ids } else { BTreeSet::new() };
+    }
+}
+
+/// True when nothing is left to do.
+async fn compare(images: &Images, state: &State, stop: &CancellationToken) -> bool {
+    let me = images.app.raft.node_id();
+    let mut settled = true;
+    for image in state.images.values() {
+        if stop.is_cancelled() {
+            return false;
+        }
+        let here = images.ensure(image, |_| async {}).await.is_ok();
+        settled &= here;
+        if here != image.holders.contains(&me) {
+            let command = Command::ReportImage(ReportImage { node: me, image: image.id, held: here });
+            settled &= propose(&images.app.raft, command).await.is_some();
+        }
+    }
+    drop_orphans(images, state);
+    settled
+}
+
+/// Removes bytes that no record names any more. Only with a replica that has caught up: a lagging one
+/// does not know the newest images.
+fn drop_orphans(images: &Images, state: &State) {
+    if !images.app.caught_up() {
+        return;
+    }
+    let named: BTreeSet<&str> = state.images.values().map(|image| image.sha256.as_str()).collect();
+    for stored in images.app.images.list() {
+        if named.contains(stored.sha256.as_str()) || stored.age < ORPHAN_AGE {
+            continue;
+        }
+        match images.app.images.remove(&stored.sha256) {
+            Ok(()) => tracing::info!(sha256 = stored.sha256, "image bytes that no record names were removed"),
+            Err(error) => tracing::warn!(error = %crate::app::chain(&error), "cannot remove image bytes"),
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

@@ -1,0 +1,140 @@
+//! Tells the cluster what this node is: boot, version, hypervisor, inventory, and what is wrong with it.
+//! Proposed at start and whenever it differs from what the cluster knows.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use holm_model::command::{Command, ReportNode};
+use holm_model::node::{Condition, HypervisorFacts, NodeReport};
+use holm_model::{BootId, Inventory, Reply, ResourceClass};
+use holm_vmm::host;
+use tokio_util::sync::CancellationToken;
+
+use super::report::propose;
+use crate::app::Shared;
+use crate::clock;
+
+/// How often the host is looked at.
+const PERIOD: Duration = Duration::from_secs(10);
+/// Pause before a report that was not taken is tried again.
+const RETRY: Duration = Duration::from_millis(500);
+/// Disk kept for the log and what else the daemon writes.
+const DISK_RESERVE_GIB: u64 = 10;
+/// Below this share of free disk, in percent, the node says so.
+const DISK_LOW_PERCENT: u64 = 5;
+const GIB: u64 = 1 << 30;
+
+/// What does not change while the daemon runs.
+#[derive(Clone, Debug)]
+pub struct Here {
+    pub boot_id: BootId,
+    pub peer_addr: String,
+    pub api_addr: String,
+    /// Where VM disks lie.
+    pub vm_dir: PathBuf,
+}
+
+/// Runs until cancelled.
+pub async fn run(app: Shared, here: Here, stop: CancellationToken) {
+    let mut last: Option<NodeReport> = None;
+    loop {
+        let facts = app.hypervisor.facts().await;
+        let report = look(&app, &here, facts, last.as_ref()).await;
+        let pause = if known(&app, &here, &report) {
+            last = Some(report);
+            PERIOD
+        } else {
+            let command = Command::ReportNode(ReportNode {
+                node: app.raft.node_id(),
+                sequence: clock::boot_ns(),
+                peer_addr: here.peer_addr.clone(),
+                api_addr: here.api_addr.clone(),
+                report: report.clone(),
+            });
+            match propose(&app.raft, command).await {
+                Some(Reply::Done(_)) => {
+                    last = Some(report);
+                    PERIOD
+                }
+                _ => RETRY,
+            }
+        };
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(pause) => {}
+        }
+    }
+}
+
+/// Whether the applied state says the same already.
+fn known(app: &Shared, here: &Here, report: &NodeReport) -> bool {
+    let published = app.raft.state();
+    published.state.nodes.get(&app.raft.node_id()).is_some_and(|node| {
+        node.report.as_ref() == Some(report)
+            && node.peer_addr == here.peer_addr
+            && node.api_addr == here.api_addr
+    })
+}
+
+async fn look(app: &Shared, here: &Here, facts: HypervisorFacts, last: Option<&NodeReport>) -> NodeReport {
+    let mut conditions = BTreeMap::new();
+    let known = app.raft.state();
+    let before = last
+        .or_else(|| known.state.nodes.get(&app.raft.node_id()).and_then(|node| node.report.as_ref()))
+        .map(|report| report.conditions.clone())
+        .unwrap_or_default();
+    let mut condition = |name: &str, message: String| {
+        let since = before.get(name).map_or_else(clock::now, |condition| condition.since);
+        conditions.insert(name.to_owned(), Condition { since, message });
+    };
+    let disk = host::disk(&here.vm_dir);
+    match &disk {
+        Ok(disk) if disk.free_bytes * 100 < disk.total_bytes * DISK_LOW_PERCENT => {
+            condition(
+                "DiskLow",
+                format!(
+                    "less than {DISK_LOW_PERCENT} % of the disk under {} is free; delete images or VMs",
+                    here.vm_dir.display()
+                ),
+            );
+        }
+        Ok(_) => {}
+        Err(error) => {
+            condition("DiskUnreadable", format!("{}: {}", here.vm_dir.display(), crate::app::chain(error)))
+        }
+    }
+    let images_gib = app.images.used_bytes().div_ceil(GIB);
+    let disk_gib = disk.map(|disk| disk.total_bytes / GIB).unwrap_or(0);
+    NodeReport {
+        boot_id: here.boot_id,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        hypervisor: facts,
+        inventory: inventory(host::cpus(), host::memory_mib(), disk_gib, images_gib),
+        conditions,
+    }
+}
+
+/// Inventory of a host, with Nova's default ratios (CPU 4.0, RAM 1.0, disk 1.0).
+fn inventory(
+    cpus: u64,
+    memory_mib: u64,
+    disk_gib: u64,
+    images_gib: u64,
+) -> BTreeMap<ResourceClass, Inventory> {
+    let of = |total, reserved, allocation_ratio_thousandths| Inventory {
+        total,
+        reserved,
+        allocation_ratio_thousandths,
+    };
+    BTreeMap::from([
+        (ResourceClass::Vcpu, of(cpus, 0, 4000)),
+        (ResourceClass::MemoryMb, of(memory_mib, (memory_mib / 20).max(1024), 1000)),
+        (ResourceClass::DiskGb, of(disk_gib, DISK_RESERVE_GIB + images_gib, 1000)),
+    ])
+}
+
+/// The VM directory below a data directory.
+pub fn vm_dir(data_dir: &Path) -> PathBuf {
+    data_dir.join("vms")
+}

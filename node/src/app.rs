@@ -1,0 +1,64 @@
+//! What the daemon's parts share: the replicated state's handle, the hypervisor, the image store.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Made once, by the wiring.
+pub struct App {
+    pub raft: holm_raft::handle::Handle,
+    pub hypervisor: Arc<dyn holm_vmm::hypervisor::Hypervisor>,
+    pub images: Arc<holm_vmm::image_store::ImageStore>,
+    pub started_at: std::time::Instant,
+    caught_up: AtomicBool,
+}
+
+/// The app as handlers and tasks hold it.
+pub type Shared = Arc<App>;
+
+impl App {
+    /// Puts the parts together.
+    pub fn new(
+        raft: holm_raft::handle::Handle,
+        hypervisor: Arc<dyn holm_vmm::hypervisor::Hypervisor>,
+        images: Arc<holm_vmm::image_store::ImageStore>,
+    ) -> Self {
+        Self {
+            raft,
+            hypervisor,
+            images,
+            started_at: std::time::Instant::now(),
+            caught_up: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether a linearizable read has succeeded since this process started.
+    pub fn caught_up(&self) -> bool {
+        self.caught_up.load(Ordering::Acquire)
+    }
+
+    /// A linearizable read has succeeded.
+    pub fn set_caught_up(&self) {
+        self.caught_up.store(true, Ordering::Release);
+    }
+
+    /// Whether the cluster said that this node is no longer a member.
+    pub fn removed(&self) -> bool {
+        self.raft.status().borrow().removed
+    }
+}
+
+/// An error with its causes, in one line, for logs and reasons.
+pub fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,241 @@
+//! The daemon's settings: `holmd.toml` in the data directory, overridden by environment, overridden by
+//! flags. Unknown keys are refused; every value is checked before anything starts.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+/// Name of the file in the data directory.
+pub const FILE: &str = "holmd.toml";
+
+/// What `holmd.toml` holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Name of this node, unique in the cluster.
+    pub name: String,
+    pub peer: Listen,
+    pub api: Listen,
+    /// Where sockets live; short, on tmpfs.
+    #[serde(default = "default_run_dir")]
+    pub run_dir: PathBuf,
+    /// Listen beyond loopback although nothing is encrypted or authenticated yet.
+    #[serde(default)]
+    pub insecure: bool,
+    #[serde(default)]
+    pub hypervisor: HypervisorConfig,
+    #[serde(default)]
+    pub log: LogConfig,
+}
+
+/// One service's addresses.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Listen {
+    pub listen: SocketAddr,
+    /// `host:port` under which others reach it; the listen address unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub advertise: Option<String>,
+}
+
+impl Listen {
+    /// The address to tell others.
+    pub fn advertised(&self) -> String {
+        self.advertise.clone().unwrap_or_else(|| self.listen.to_string())
+    }
+}
+
+/// Which hypervisor, and where its parts are.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HypervisorConfig {
+    #[serde(default)]
+    pub kind: HypervisorChoice,
+    /// The VMM's binary; found on PATH unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub binary: Option<PathBuf>,
+    /// Boots disk images that come without a kernel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub firmware: Option<PathBuf>,
+}
+
+/// Which driver to use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum HypervisorChoice {
+    /// Cloud Hypervisor where it can work, else the simulated one, with the reason shown.
+    #[default]
+    Auto,
+    /// Cloud Hypervisor or nothing: where it cannot work, the node says so and takes no VMs.
+    CloudHypervisor,
+    /// In memory; no guest runs.
+    Simulated,
+}
+
+/// What is logged, and how. Goes to stderr.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LogConfig {
+    /// A `tracing` filter: `info`, `holm_node=debug,info` …
+    pub level: String,
+    #[serde(default)]
+    pub format: LogFormat,
+}
+
+impl Default for LogConfig {
+    fn default() -> Self {
+        Self { level: "info".to_owned(), format: LogFormat::Text }
+    }
+}
+
+/// One line of text, or one JSON object, an event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LogFormat {
+    #[default]
+    Text,
+    Json,
+}
+
+fn default_run_dir() -> PathBuf {
+    PathBuf::from("/run/holm")
+}
+
+/// Why the settings cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("cannot read {}: run `holmd init` (first node) or `holmd join` first", path.display())]
+    Read {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("{} is not a valid configuration", path.display())]
+    Parse {
+        path: PathBuf,
+        #[source]
+        source: Box<toml::de::Error>,
+    },
+    #[error("cannot write {}", path.display())]
+    Write {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error(
+        "{field} listens on {address}, beyond loopback, and nothing is encrypted or authenticated yet: \
+         anyone who reaches it controls the cluster. Use a loopback address, or give --insecure on a \
+         network you trust"
+    )]
+    Insecure { field: &'static str, address: SocketAddr },
+    #[error(
+        "{field} would be told to other nodes as {address}, which they cannot reach: set {field}.advertise"
+    )]
+    Unreachable { field: &'static str, address: String },
+    #[error("{field}: {message}")]
+    Invalid { field: &'static str, message: String },
+}
+
+impl Config {
+    /// Reads `<data_dir>/holmd.toml`.
+    ///
+    /// # Errors
+    /// When it is missing or malformed.
+    pub fn read(data_dir: &Path) -> Result<Self, Error> {
+        let path = data_dir.join(FILE);
+        let text =
+            std::fs::read_to_string(&path).map_err(|source| Error::Read { path: path.clone(), source })?;
+        toml::from_str(&text).map_err(|source| Error::Parse { path, source: Box::new(source) })
+    }
+
+    /// Writes `<data_dir>/holmd.toml`.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn write(&self, data_dir: &Path) -> Result<(), Error> {
+        let path = data_dir.join(FILE);
+        let text = toml::to_string_pretty(self)
+            .map_err(|e| Error::Invalid { field: "holmd.toml", message: e.to_string() })?;
+        std::fs::write(&path, text).map_err(|source| Error::Write { path, source })
+    }
+
+    /// Checks what can be checked without starting anything.
+    ///
+    /// # Errors
+    /// Names the field and the fix.
+    pub fn check(&self) -> Result<(), Error> {
+        holm_model::limits::name("name", &self.name)
+            .map_err(|reason| Error::Invalid { field: "name", message: reason.to_string() })?;
+        for (field, service) in [("peer", &self.peer), ("api", &self.api)] {
+            if !service.listen.ip().is_loopback() && !self.insecure {
+                return Err(Error::Insecure { field, address: service.listen });
+            }
+            let advertised = service.advertised();
+            match advertised.to_socket_addrs() {
+                Ok(mut addresses) => {
+                    if addresses.any(|a| a.ip().is_unspecified() || a.port() == 0) {
+                        return Err(Error::Unreachable { field, address: advertised });
+                    }
+                }
+                Err(e) => {
+                    let message = format!("{advertised:?} must be HOST:PORT and resolve ({e})");
+                    return Err(Error::Invalid { field: "advertise", message });
+                }
+            }
+        }
+        // sockaddr_un holds 108 bytes; a VM's sockets need room below.
+        if self.run_dir.as_os_str().len() > 60 {
+            let message = "is too long for Unix sockets below it, use at most 60 bytes".to_owned();
+            return Err(Error::Invalid { field: "run_dir", message });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(listen: &str) -> Config {
+        let listen =
+            |port: u16| Listen { listen: format!("{listen}:{port}").parse().unwrap(), advertise: None };
+        Config {
+            name: "node1".into(),
+            peer: listen(7461),
+            api: listen(7460),
+            run_dir: default_run_dir(),
+            insecure: false,
+            hypervisor: HypervisorConfig::default(),
+            log: LogConfig::default(),
+        }
+    }
+
+    #[test]
+    fn loopback_needs_no_permission_and_anything_else_does() {
+        assert!(config("127.0.0.1").check().is_ok());
+        assert!(config("[::1]").check().is_ok());
+        assert!(matches!(config("10.0.0.1").check(), Err(Error::Insecure { field: "peer", .. })));
+        let insecure = Config { insecure: true, ..config("10.0.0.1") };
+        assert!(insecure.check().is_ok());
+    }
+
+    #[test]
+    fn an_address_nobody_can_reach_is_not_advertised() {
+        let any = Config { insecure: true, ..config("0.0.0.0") };
+        assert!(matches!(any.check(), Err(Error::Unreachable { field: "peer", .. })));
+    }
+
+    #[test]
+    fn what_is_written_reads_back_and_unknown_keys_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let written = config("127.0.0.1");
+        written.write(dir.path()).unwrap();
+        assert_eq!(Config::read(dir.path()).unwrap(), written);
+        let path = dir.path().join(FILE);
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, format!("colour = 1\n{text}")).unwrap();
+        assert!(matches!(Config::read(dir.path()), Err(Error::Parse { .. })));
+    }
+}

@@ -1,0 +1,88 @@
+//! Runs the controllers while this process leads: on every change of the state and on a period, one
+//! after another, each decision waiting for the outcome of the one before.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use holm_model::{NodeId, State};
+use holm_raft::handle::{Handle, RaftStatus};
+use holm_sched::{Controller, Facts};
+use tokio_util::sync::CancellationToken;
+
+use crate::clock;
+
+/// Decisions that depend on time are made at least this often.
+const PERIOD: Duration = Duration::from_millis(500);
+/// A leader that was not scheduled for this long has not been listening: silence counts afresh.
+const THAWED: Duration = Duration::from_secs(2);
+
+/// Runs until cancelled.
+pub async fn run(raft: Handle, stop: CancellationToken) {
+    let controllers = holm_sched::controllers::all();
+    let mut status = raft.status();
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            led = status.wait_for(|status| status.leading) => if led.is_err() { return },
+        }
+        tracing::info!(node = %raft.node_id(), "leading");
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = lead(&raft, &controllers) => tracing::info!(node = %raft.node_id(), "no longer leading"),
+        }
+    }
+}
+
+/// One leadership.
+async fn lead(raft: &Handle, controllers: &[Box<dyn Controller>]) {
+    let mut states = raft.watch();
+    let mut status = raft.status();
+    let mut began = Instant::now();
+    let mut ticked = Instant::now();
+    loop {
+        let (leading, term) = {
+            let status = status.borrow();
+            (status.leading, status.term)
+        };
+        if !leading {
+            return;
+        }
+        if ticked.elapsed() > THAWED {
+            began = Instant::now();
+        }
+        ticked = Instant::now();
+        states.mark_unchanged();
+        for controller in controllers {
+            let state = raft.state().state.clone();
+            let facts = facts(&state, raft.node_id(), &raft.status().borrow(), began);
+            let actor = format!("controller/{}", controller.name());
+            for command in controller.decide(&state, &facts) {
+                let name = command.name();
+                if let Err(error) = raft.propose_here(command, &actor).await {
+                    tracing::debug!(controller = controller.name(), command = name, term, %error, "not decided");
+                    break;
+                }
+            }
+        }
+        tokio::select! {
+            _ = states.changed() => {}
+            () = tokio::time::sleep_until((ticked + PERIOD).into()) => {}
+            lost = status.wait_for(|status| !status.leading) => {
+                let _ = lost;
+                return;
+            }
+        }
+    }
+}
+
+/// How long each node has been silent: by the replication's own acknowledgements, never longer than
+/// this leadership has listened.
+fn facts(state: &State, me: NodeId, status: &RaftStatus, began: Instant) -> Facts {
+    let listened = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let silent =
+        |node: &NodeId| if *node == me { 0 } else { status.silent_ms.get(node).copied().unwrap_or(u64::MAX) };
+    let silent_ms: BTreeMap<NodeId, u64> =
+        state.nodes.keys().map(|node| (*node, silent(node).min(listened))).collect();
+    let unheard = state.nodes.keys().filter(|node| silent(node) > listened).copied().collect();
+    Facts { now: clock::now(), silent_ms, unheard }
+}

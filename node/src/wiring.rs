@@ -1,0 +1,191 @@
+//! Puts the daemon together and takes it apart again: storage and Raft first, then the services that
+//! read it, then the agent. A stop leaves running VMs alone.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use holm_vmm::cloud_hypervisor::{CloudHypervisor, Settings};
+use holm_vmm::hypervisor::Hypervisor;
+use holm_vmm::image_store::ImageStore;
+use holm_vmm::simulated::Simulated;
+use tokio::net::{TcpListener, UnixListener};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::agent::images::{self, Images};
+use crate::agent::node_report::{self, Here, vm_dir};
+use crate::agent::vms;
+use crate::app::{App, Shared};
+use crate::cli::Run;
+use crate::config::{Config, HypervisorChoice};
+use crate::{http, leader, systemd};
+
+/// `holmd run`: runs until SIGTERM or SIGINT.
+///
+/// # Errors
+/// When something needed cannot be started; the message says what and what to do.
+pub fn run(args: Run) -> Result<()> {
+    let data_dir = args.data_dir.clone();
+    let config = configuration(args)?;
+    init_log(&config);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let result = runtime.block_on(serve(config, &data_dir));
+    runtime.shutdown_timeout(std::time::Duration::from_secs(2));
+    result
+}
+
+fn configuration(args: Run) -> Result<Config> {
+    let mut config = Config::read(&args.data_dir)?;
+    config.insecure |= args.insecure;
+    if let Some(run_dir) = args.run_dir {
+        config.run_dir = run_dir;
+    }
+    if let Some(kind) = args.hypervisor {
+        config.hypervisor.kind = kind;
+    }
+    if let Some(level) = args.log {
+        config.log.level = level;
+    }
+    config.check()?;
+    Ok(config)
+}
+
+fn init_log(config: &Config) {
+    use crate::config::LogFormat;
+    let filter = tracing_subscriber::EnvFilter::try_new(&config.log.level)
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match config.log.format {
+        LogFormat::Text => log.with_ansi(false).init(),
+        LogFormat::Json => log.json().init(),
+    }
+}
+
+async fn serve(config: Config, data_dir: &Path) -> Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    std::fs::create_dir_all(&config.run_dir)
+        .with_context(|| format!("cannot make {}", config.run_dir.display()))?;
+    let hypervisor = hypervisor(&config, data_dir).await?;
+    let images = Arc::new(ImageStore::open(data_dir.join("images"))?);
+    let api = TcpListener::bind(config.api.listen)
+        .await
+        .with_context(|| format!("cannot listen on {} for REST", config.api.listen))?;
+    let raft = holm_raft::start(holm_raft::Config::new(data_dir, config.peer.listen)).await?;
+    let app: Shared = Arc::new(App::new(raft, hypervisor, images));
+    tracing::info!(
+        node = %app.raft.node_id(),
+        name = config.name,
+        api = %config.api.listen,
+        peer = %config.peer.listen,
+        version = env!("CARGO_PKG_VERSION"),
+        "started"
+    );
+
+    let stop = CancellationToken::new();
+    let tasks = TaskTracker::new();
+    let socket = config.run_dir.join("api.sock");
+    start_http(&app, api, &socket, &stop, &tasks)?;
+    start_agent(&app, &config, data_dir, &stop, &tasks)?;
+    tasks.spawn(leader::run(app.raft.clone(), stop.clone()));
+    systemd::notify("READY=1");
+
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    tracing::info!("stopping; running VMs are left alone");
+    systemd::notify("STOPPING=1");
+    stop.cancel();
+    tasks.close();
+    if tokio::time::timeout(std::time::Duration::from_secs(5), tasks.wait()).await.is_err() {
+        tracing::warn!("some tasks did not end in time");
+    }
+    app.raft.stop().await;
+    let _ = std::fs::remove_file(&socket);
+    Ok(())
+}
+
+/// The driver to use, and why it is the simulated one if it is.
+pub async fn hypervisor(config: &Config, data_dir: &Path) -> Result<Arc<dyn Hypervisor>> {
+    let dir = vm_dir(data_dir);
+    let settings = Settings {
+        vm_dir: dir.clone(),
+        run_dir: config.run_dir.clone(),
+        shim: shim_command()?,
+        binary: config.hypervisor.binary.clone(),
+        firmware: config.hypervisor.firmware.clone(),
+    };
+    let simulated = |reason: String| -> Result<Arc<dyn Hypervisor>> {
+        tracing::warn!(reason, "VMs are simulated: no guest runs on this node");
+        Ok(Arc::new(Simulated::new(dir.clone(), reason)?))
+    };
+    match config.hypervisor.kind {
+        HypervisorChoice::Simulated => simulated("asked for by configuration".to_owned()),
+        HypervisorChoice::CloudHypervisor => Ok(Arc::new(CloudHypervisor::new(settings)?)),
+        HypervisorChoice::Auto => match holm_vmm::cloud_hypervisor::detect(&settings).await {
+            Ok(_) => Ok(Arc::new(CloudHypervisor::new(settings)?)),
+            Err(reason) => simulated(reason),
+        },
+    }
+}
+
+/// This very binary, by a path that stays valid while it is replaced.
+fn shim_command() -> Result<(PathBuf, Vec<String>)> {
+    let exe = std::env::current_exe().context("cannot tell the path of this program")?;
+    Ok((exe, vec!["shim".to_owned()]))
+}
+
+fn start_http(
+    app: &Shared,
+    api: TcpListener,
+    socket: &Path,
+    stop: &CancellationToken,
+    tasks: &TaskTracker,
+) -> Result<()> {
+    // A socket left by a process that was killed; nobody listens on it, the data directory is locked.
+    let _ = std::fs::remove_file(socket);
+    let local =
+        UnixListener::bind(socket).with_context(|| format!("cannot listen on {}", socket.display()))?;
+    std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600))?;
+    let router = http::router(app.clone());
+    let (tcp, unix) = (router.clone(), router);
+    let stopped = |stop: &CancellationToken| stop.clone().cancelled_owned();
+    let (on_tcp, on_unix) = (stopped(stop), stopped(stop));
+    tasks.spawn(async move {
+        if let Err(error) = axum::serve(api, tcp).with_graceful_shutdown(on_tcp).await {
+            tracing::error!(%error, "the REST service ended");
+        }
+    });
+    tasks.spawn(async move {
+        if let Err(error) = axum::serve(local, unix).with_graceful_shutdown(on_unix).await {
+            tracing::error!(%error, "the local REST service ended");
+        }
+    });
+    Ok(())
+}
+
+fn start_agent(
+    app: &Shared,
+    config: &Config,
+    data_dir: &Path,
+    stop: &CancellationToken,
+    tasks: &TaskTracker,
+) -> Result<()> {
+    let boot_id = holm_vmm::host::boot_id().context("cannot read the host's boot id")?;
+    let here = Here {
+        boot_id,
+        peer_addr: config.peer.advertised(),
+        api_addr: config.api.advertised(),
+        vm_dir: vm_dir(data_dir),
+    };
+    let images = Images::new(app.clone());
+    tasks.spawn(vms::catch_up(app.clone(), stop.clone()));
+    tasks.spawn(node_report::run(app.clone(), here, stop.clone()));
+    tasks.spawn(images::run(images.clone(), stop.clone()));
+    tasks.spawn(vms::run(app.clone(), images, boot_id, stop.clone()));
+    Ok(())
+}
