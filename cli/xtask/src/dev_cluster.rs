@@ -1,0 +1,187 @@
+//! A local cluster of real daemons in a folder of its own, made and ended through `holm dev`, as a user
+//! does. Ends with this value, whatever happens: first politely, then by SIGKILL to what is left.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use serde::Deserialize;
+use tempfile::TempDir;
+
+use crate::client::Client;
+use crate::interrupt;
+use crate::process::{self, Process};
+use crate::workspace::Programs;
+
+/// How long a cluster may take to get ready after a start.
+const READY_LIMIT: Duration = Duration::from_secs(60);
+
+/// The running daemons.
+#[derive(Debug)]
+pub struct DevCluster {
+    programs: Programs,
+    folder: TempDir,
+    nodes: u16,
+    hypervisor: &'static str,
+    ended: bool,
+}
+
+/// One daemon, as `dev.json` lists it.
+#[derive(Clone, Debug, Deserialize)]
+pub struct DevNode {
+    pub name: String,
+    pub pid: i32,
+    pub endpoint: String,
+}
+
+#[derive(Deserialize)]
+struct DevFile {
+    nodes: Vec<DevNode>,
+}
+
+impl DevCluster {
+    /// Starts `nodes` daemons below `parent`, and waits until all are ready.
+    ///
+    /// # Errors
+    /// When one does not start; what was started is ended again.
+    pub fn up(
+        programs: &Programs,
+        parent: &Path,
+        nodes: u16,
+        hypervisor: &'static str,
+    ) -> anyhow::Result<Self> {
+        let folder = tempfile::Builder::new()
+            .prefix("holm-")
+            .tempdir_in(parent)
+            .with_context(|| format!("cannot make a folder in {}", parent.display()))?;
+        let cluster = Self { programs: programs.clone(), folder, nodes, hypervisor, ended: false };
+        cluster.start_missing()?;
+        Ok(cluster)
+    }
+
+    /// Starts the daemons that do not run, and waits until all are ready.
+    ///
+    /// # Errors
+    /// When one does not become ready in time.
+    pub fn start_missing(&self) -> anyhow::Result<()> {
+        let nodes = self.nodes.to_string();
+        process::capture(
+            self.dev("up")
+                .args(["--nodes", &nodes, "--hypervisor", self.hypervisor])
+                .arg("--dir")
+                .arg(self.dir()),
+        )?;
+        for node in self.nodes()? {
+            self.wait_ready(&node)?;
+        }
+        Ok(())
+    }
+
+    fn wait_ready(&self, node: &DevNode) -> anyhow::Result<()> {
+        let client = Client::new(&node.endpoint, Duration::from_secs(5));
+        let ready = || {
+            let healthy = client.get("/health").is_ok();
+            let up = client.get(&format!("/v1/nodes/{}", node.name)).is_ok_and(|record| record["up"] == true);
+            Ok((healthy && up).then_some(()))
+        };
+        interrupt::wait_for(&format!("node {} to be ready", node.name), READY_LIMIT, ready)
+    }
+
+    /// The folder that `holm dev --dir` is given.
+    pub fn dir(&self) -> PathBuf {
+        self.folder.path().join("cluster")
+    }
+
+    /// A folder beside it, for files of ours.
+    pub fn scratch(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The daemons as last started.
+    ///
+    /// # Errors
+    /// When `dev.json` cannot be read.
+    pub fn nodes(&self) -> anyhow::Result<Vec<DevNode>> {
+        let file = self.dir().join("dev.json");
+        let text = fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
+        let file: DevFile = serde_json::from_slice(&text).context("dev.json is not as expected")?;
+        Ok(file.nodes)
+    }
+
+    /// The node that leads, as the others see it.
+    ///
+    /// # Errors
+    /// When none does within a while.
+    pub fn leader(&self) -> anyhow::Result<DevNode> {
+        let nodes = self.nodes()?;
+        interrupt::wait_for("a leader", READY_LIMIT, || {
+            let named = nodes.iter().find_map(|node| {
+                let client = Client::new(&node.endpoint, Duration::from_secs(5));
+                let cluster = client.get("/v1/cluster").ok()?;
+                Some(cluster["leader"]["name"].as_str()?.to_owned())
+            });
+            Ok(nodes.iter().find(|node| Some(&node.name) == named.as_ref()).cloned())
+        })
+    }
+
+    /// Kills a daemon with SIGKILL.
+    ///
+    /// # Errors
+    /// When it does not run, or does not die.
+    pub fn kill(&self, node: &DevNode) -> anyhow::Result<()> {
+        let Some(process) = Process::find(node.pid) else { bail!("node {} does not run", node.name) };
+        process.kill()
+    }
+
+    /// `holm`, told where this cluster answers.
+    ///
+    /// # Errors
+    /// When `dev.json` cannot be read.
+    pub fn holm(&self, arguments: &[&str]) -> anyhow::Result<Command> {
+        let endpoints: Vec<String> = self.nodes()?.into_iter().map(|node| node.endpoint).collect();
+        let mut command = Command::new(&self.programs.holm);
+        command.args(arguments).env("HOLM_ENDPOINTS", endpoints.join(","));
+        Ok(command)
+    }
+
+    fn dev(&self, verb: &str) -> Command {
+        let mut command = Command::new(&self.programs.holm);
+        command.args(["dev", verb]).env("HOLM_HOLMD", &self.programs.holmd);
+        command
+    }
+
+    /// Deletes the VMs, stops the daemons, removes the data, and looks whether anything is left.
+    ///
+    /// # Errors
+    /// When something is.
+    pub fn down(mut self) -> anyhow::Result<()> {
+        self.ended = true;
+        process::capture(self.dev("down").arg("--dir").arg(self.dir()))?;
+        let left = interrupt::wait_for("processes to end", Duration::from_secs(10), || {
+            let left = process::processes_of(self.folder.path());
+            Ok(left.is_empty().then_some(()))
+        });
+        if left.is_err() {
+            let left = process::processes_of(self.folder.path());
+            bail!("`holm dev down` left processes behind: {left:?}");
+        }
+        if self.dir().exists() {
+            bail!("`holm dev down` left {} behind", self.dir().display());
+        }
+        Ok(())
+    }
+}
+
+impl Drop for DevCluster {
+    fn drop(&mut self) {
+        if !self.ended {
+            // `status`, not `capture`: after Ctrl-C nothing may be waited for any more, but this must be.
+            let _ = self.dev("down").arg("--dir").arg(self.dir()).output();
+        }
+        for process in process::processes_of(self.folder.path()) {
+            let _ = process.kill();
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Running other programs: bounded by Ctrl-C, with their words in the error, and told apart from other
+//! processes by pid and start time.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::Read;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::interrupt;
+
+/// Longest that a command of ours may take: a release build on a slow machine.
+const COMMAND_LIMIT: Duration = Duration::from_secs(3600);
+
+/// Runs `command` to its end and gives back what it printed.
+///
+/// # Errors
+/// When it cannot be started, fails (its standard error is in the message), or Ctrl-C came.
+pub fn capture(command: &mut Command) -> anyhow::Result<String> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = Running(command.spawn().with_context(|| format!("cannot start {}", line(command)))?);
+    let stdout = read_aside(child.0.stdout.take());
+    let stderr = read_aside(child.0.stderr.take());
+    let status = child.wait(&line(command))?;
+    let stdout = stdout.join().unwrap_or_default();
+    if !status.success() {
+        let stderr = stderr.join().unwrap_or_default();
+        bail!("{} failed ({}): {}", line(command), ended(status), stderr.trim());
+    }
+    Ok(stdout)
+}
+
+/// Runs `command` to its end, its words going straight to the terminal.
+///
+/// # Errors
+/// When it cannot be started, fails, or Ctrl-C came.
+pub fn show(command: &mut Command) -> anyhow::Result<()> {
+    command.stdin(Stdio::null());
+    let mut child = Running(command.spawn().with_context(|| format!("cannot start {}", line(command)))?);
+    let status = child.wait(&line(command))?;
+    if !status.success() {
+        bail!("{} failed ({})", line(command), ended(status));
+    }
+    Ok(())
+}
+
+/// A child that does not outlive us.
+#[derive(Debug)]
+pub struct Running(pub Child);
+
+impl Running {
+    fn wait(&mut self, what: &str) -> anyhow::Result<ExitStatus> {
+        interrupt::wait_for(what, COMMAND_LIMIT, || Ok(self.0.try_wait()?))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Ok(None) = self.0.try_wait() {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+}
+
+fn read_aside(stream: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String> {
+    thread::spawn(move || {
+        let mut text = Vec::new();
+        if let Some(mut stream) = stream {
+            // Whatever came before a failure is still worth showing.
+            let _ = stream.read_to_end(&mut text);
+        }
+        String::from_utf8_lossy(&text).into_owned()
+    })
+}
+
+fn line(command: &Command) -> String {
+    let program = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
+    let words = std::iter::once(program).chain(command.get_args()).map(OsStr::to_string_lossy);
+    format!("`{}`", words.collect::<Vec<_>>().join(" "))
+}
+
+fn ended(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit code {code}"),
+        (None, Some(signal)) => format!("signal {signal}"),
+        (None, None) => "ended".to_owned(),
+    }
+}
+
+/// A process as the kernel lists it. The start time tells it from a later one with the same pid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    pub pid: i32,
+    /// In clock ticks since boot.
+    pub start_time: u64,
+    pub command: String,
+}
+
+impl Process {
+    /// The process with this pid, unless it has ended; one that only waits to be reaped has.
+    pub fn find(pid: i32) -> Option<Self> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The command name is in parentheses and may hold anything.
+        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+        if matches!(*fields.first()?, "Z" | "X") {
+            return None;
+        }
+        let start_time = fields.get(19)?.parse().ok()?;
+        let command = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+        let command = String::from_utf8_lossy(&command).replace('\0', " ").trim().to_owned();
+        Some(Self { pid, start_time, command })
+    }
+
+    pub fn is_alive(&self) -> bool {
+        Self::find(self.pid).is_some_and(|now| now.start_time == self.start_time)
+    }
+
+    /// SIGKILL, and waits until it is gone. Nothing happens to another process that has its pid by now.
+    ///
+    /// # Errors
+    /// When it does not end.
+    pub fn kill(&self) -> anyhow::Result<()> {
+        if self.is_alive() {
+            kill(Pid::from_raw(self.pid), Signal::SIGKILL)
+                .with_context(|| format!("cannot kill {}", self.pid))?;
+        }
+        let limit = Duration::from_secs(10);
+        let start = std::time::Instant::now();
+        while self.is_alive() {
+            if start.elapsed() > limit {
+                bail!("process {} does not die: {}", self.pid, self.command);
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+}
+
+/// Processes, we ourselves left out, that have anything to do with `folder`: named on their command line,
+/// or as their working folder, or in an open file.
+pub fn processes_of(folder: &Path) -> Vec<Process> {
+    let own = i32::try_from(std::process::id()).unwrap_or_default();
+    let pids = fs::read_dir("/proc").into_iter().flatten().flatten();
+    pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|pid| *pid != own)
+        .filter_map(Process::find)
+        .filter(|process| {
+            process.command.contains(&*folder.to_string_lossy()) || touches(process.pid, folder)
+        })
+        .collect()
+}
+
+fn touches(pid: i32, folder: &Path) -> bool {
+    let at = |name: &str| PathBuf::from(format!("/proc/{pid}/{name}"));
+    let open = fs::read_dir(at("fd")).into_iter().flatten().flatten().map(|entry| entry.path());
+    open.chain([at("cwd")]).any(|link| fs::read_link(link).is_ok_and(|to| to.starts_with(folder)))
+}
