@@ -1,0 +1,42 @@
+//! The promises about restarts and host shutdown rest on a few settings of the units.
+
+use std::collections::BTreeMap;
+
+fn unit(name: &str) -> BTreeMap<String, Vec<String>> {
+    let path = format!("{}/systemd/{name}", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
+    let mut settings: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (key, value) in text.lines().filter(|line| !line.starts_with('#')).filter_map(|l| l.split_once('=')) {
+        settings.entry(key.to_owned()).or_default().push(value.to_owned());
+    }
+    settings
+}
+
+#[test]
+fn the_daemons_unit_never_ends_a_vm() {
+    let unit = unit("holmd.service");
+    for (key, value) in [
+        ("Type", "notify"),
+        ("KillMode", "process"),
+        ("Delegate", "yes"),
+        ("OOMPolicy", "continue"),
+        ("OOMScoreAdjust", "-900"),
+        ("TasksMax", "infinity"),
+        ("LimitNOFILE", "65536"),
+        ("RuntimeDirectoryPreserve", "yes"),
+        ("Restart", "always"),
+    ] {
+        assert_eq!(unit.get(key), Some(&vec![value.to_owned()]), "{key}");
+    }
+}
+
+#[test]
+fn guests_are_stopped_at_host_shutdown_only() {
+    let unit = unit("holm-guests.service");
+    assert_eq!(unit["ExecStop"], ["/usr/local/bin/holmd stop-guests"]);
+    assert_eq!(unit["RemainAfterExit"], ["yes"]);
+    assert!(unit["After"][0].contains("holmd.service"), "stopped before the daemon");
+    for binding in ["Requires", "BindsTo", "PartOf", "Requisite"] {
+        assert!(!unit.contains_key(binding), "{binding} would stop guests with the daemon");
+    }
+}
