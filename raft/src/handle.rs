@@ -1,11 +1,29 @@
 //! What the rest of Holm sees of Raft: propose, read, watch. Cheap to clone.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use holm_model::{NodeId, Proposal, Reply, State};
+use holm_model::{Actor, Command, Incarnation, NodeId, Proposal, Reply, State};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::core::Core;
+use crate::guarded::Guarded;
+use crate::identity::Identity;
+use crate::peers::Lane;
+use crate::rounds::Failure;
+use crate::rpc::Proposed;
+
+/// Longest wait of a controller for its proposal.
+const PROPOSE_HERE: Duration = Duration::from_secs(5);
+/// Longest wait for another node to take over.
+const TRANSFER: Duration = Duration::from_secs(5);
+/// Pause before a read is tried again.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// The applied state, as published after each batch of entries.
 #[derive(Clone, Debug)]
@@ -50,6 +68,8 @@ pub struct RaftStatus {
     pub leader: Option<NodeId>,
     /// This process leads and has applied its `BeginLeadership`: controllers may decide.
     pub leading: bool,
+    /// The cluster said that this node is no longer a member; it never will be again under this id.
+    pub removed: bool,
     pub voters: Vec<NodeId>,
     pub learners: Vec<NodeId>,
     pub last_log_index: u64,
@@ -60,4 +80,213 @@ pub struct RaftStatus {
     pub silent_ms: BTreeMap<NodeId, u64>,
     /// On the leader: how far each other member's log matches.
     pub matched: BTreeMap<NodeId, u64>,
+    /// Why no snapshot can be written at present; the log grows meanwhile.
+    pub snapshot_problem: Option<String>,
+}
+
+/// Why leadership was not handed over; it stays where it was, or went elsewhere.
+#[derive(Debug, thiserror::Error)]
+pub enum TransferError {
+    #[error("this node is not the leader")]
+    NotLeader,
+    #[error("node {0} cannot lead: {1}")]
+    Unsuitable(NodeId, &'static str),
+    #[error("no other voter is up to date")]
+    NoTarget,
+    #[error("node {0} did not take over in time")]
+    Timeout(NodeId),
+    #[error("Raft has failed: {0}")]
+    Raft(String),
+}
+
+/// A running member. Dropping it does not stop it; [`stop`](Self::stop) does.
+#[derive(Clone)]
+pub struct Handle {
+    core: Arc<Core>,
+    tasks: Arc<Guarded<JoinSet<()>>>,
+    peer_addr: SocketAddr,
+}
+
+impl Handle {
+    pub(crate) fn new(core: Arc<Core>, tasks: JoinSet<()>, peer_addr: SocketAddr) -> Self {
+        Self { core, tasks: Arc::new(Guarded::new(tasks)), peer_addr }
+    }
+
+    pub fn identity(&self) -> &Identity {
+        &self.core.identity
+    }
+
+    pub fn node_id(&self) -> NodeId {
+        self.core.node()
+    }
+
+    /// This run of this process.
+    pub fn incarnation(&self) -> Incarnation {
+        self.core.incarnation
+    }
+
+    /// Where peers are served, with the port that was taken.
+    pub fn peer_addr(&self) -> SocketAddr {
+        self.peer_addr
+    }
+
+    /// Proposes from any node, and answers when the entry is committed and, if time allows, applied here.
+    ///
+    /// # Errors
+    /// See [`ProposeError`]: whether it took effect is told apart.
+    pub async fn propose(&self, proposal: Proposal, timeout: Duration) -> Result<Committed, ProposeError> {
+        self.core.propose(proposal, timeout).await
+    }
+
+    /// Proposes for a controller: only while this process leads, never forwarded.
+    ///
+    /// # Errors
+    /// See [`ProposeError`].
+    pub async fn propose_here(&self, command: Command, actor: &str) -> Result<Committed, ProposeError> {
+        if !self.core.is_leading() {
+            return Err(ProposeError::NotLeader);
+        }
+        let seen = self.core.state().state.revision;
+        let actor = Actor { name: actor.to_owned(), project: String::new() };
+        let proposal = Proposal { key: None, seen, actor, command };
+        match self.core.propose_as_leader(proposal, Instant::now() + PROPOSE_HERE).await {
+            Proposed::Committed { log_index, reply } => Ok(Committed { log_index, reply }),
+            Proposed::NotLeader(_) => Err(ProposeError::NotLeader),
+            Proposed::Unavailable(why) => Err(ProposeError::Unavailable(why)),
+            Proposed::Unknown(why) => Err(ProposeError::Unknown(why)),
+        }
+    }
+
+    /// A state that holds everything acknowledged before this call, wherever that was.
+    ///
+    /// # Errors
+    /// When no quorum confirms it, or this replica lags, until `timeout`.
+    pub async fn read(&self, timeout: Duration) -> Result<Arc<Published>, ReadError> {
+        let deadline = Instant::now() + timeout;
+        let index = loop {
+            let why = match tokio::time::timeout_at(deadline, self.read_index(deadline)).await {
+                Ok(Ok(index)) => break index,
+                Ok(Err(why)) => why,
+                Err(_) => "no quorum confirmed it in time".to_owned(),
+            };
+            if Instant::now() + PAUSE >= deadline || self.core.peers.told_removed() {
+                return Err(ReadError(why));
+            }
+            sleep(PAUSE).await;
+        };
+        let lags = || ReadError(format!("this replica has not applied log index {index} in time"));
+        self.core.wait_applied(index, deadline).await.ok_or_else(lags)
+    }
+
+    async fn read_index(&self, deadline: Instant) -> Result<u64, String> {
+        if self.core.is_leader() {
+            match self.core.rounds.read_index().await {
+                Err(Failure::NotLeader) => {}
+                result => return result.map_err(|error| error.to_string()),
+            }
+        }
+        let leader = self.core.find_leader(deadline).await?;
+        if leader == self.core.node() {
+            return Err("the leader is changing".to_owned());
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        let answer = self.core.peers.call(leader, Lane::Calls, left, |client, context, caller| async move {
+            client.read_index(context, caller).await
+        });
+        answer.await.map_err(|error| error.to_string())
+    }
+
+    /// The state as applied here, which may lag.
+    pub fn state(&self) -> Arc<Published> {
+        self.core.state()
+    }
+
+    /// The same, at every change.
+    pub fn watch(&self) -> watch::Receiver<Arc<Published>> {
+        self.core.published.clone()
+    }
+
+    pub fn status(&self) -> watch::Receiver<RaftStatus> {
+        self.core.status.subscribe()
+    }
+
+    /// Hands leadership to `to`, or to the voter that is furthest; answers who took it.
+    ///
+    /// # Errors
+    /// See [`TransferError`].
+    pub async fn transfer_leadership(&self, to: Option<NodeId>) -> Result<NodeId, TransferError> {
+        self.core.transfer_leadership(to).await
+    }
+
+    /// Begins a snapshot; [`RaftStatus::snapshot_index`] tells when it is there.
+    pub async fn trigger_snapshot(&self) {
+        if let Err(error) = self.core.raft.trigger().snapshot().await {
+            tracing::warn!(%error, "cannot begin a snapshot");
+        }
+    }
+
+    /// Hands over leadership if it can, makes everything durable and ends all tasks. Answers when the data
+    /// directory may be opened again.
+    pub async fn stop(&self) {
+        if self.core.is_leader() {
+            let handed_over = timeout(TRANSFER / 2, self.core.transfer_leadership(None)).await;
+            tracing::debug!(?handed_over, "leadership before the stop");
+        }
+        self.core.stopping.store(true, Ordering::Relaxed);
+        if let Err(error) = self.core.raft.shutdown().await {
+            tracing::warn!(%error, "Raft did not end well");
+        }
+        let mut tasks = std::mem::take(&mut *self.tasks.lock());
+        tasks.shutdown().await;
+        self.core.store.close().await;
+    }
+}
+
+impl Core {
+    pub(crate) async fn transfer_leadership(&self, to: Option<NodeId>) -> Result<NodeId, TransferError> {
+        if !self.is_leader() {
+            return Err(TransferError::NotLeader);
+        }
+        let status = self.status.borrow().clone();
+        let to = match to {
+            Some(node) => suitable(&status, self.node(), node).map(|()| node)?,
+            None => status
+                .voters
+                .iter()
+                .copied()
+                .filter(|node| suitable(&status, self.node(), *node).is_ok())
+                .max_by_key(|node| status.matched.get(node).copied())
+                .ok_or(TransferError::NoTarget)?,
+        };
+        let failed = |error: openraft::errors::Fatal<_>| TransferError::Raft(error.to_string());
+        self.raft.trigger().transfer_leader(to.0).await.map_err(failed)?;
+        let begun = Instant::now();
+        while begun.elapsed() < TRANSFER {
+            if self.leader() == Some(to) {
+                return Ok(to);
+            }
+            sleep(PAUSE).await;
+        }
+        Err(TransferError::Timeout(to))
+    }
+}
+
+/// A target that cannot take over would cost an election.
+fn suitable(status: &RaftStatus, this: NodeId, node: NodeId) -> Result<(), TransferError> {
+    const SILENT_MS: u64 = 1_000;
+    const LAG: u64 = 1_000;
+    let unsuitable = |why| Err(TransferError::Unsuitable(node, why));
+    if node == this {
+        return unsuitable("it already does");
+    }
+    if !status.voters.contains(&node) {
+        return unsuitable("it is not a voter");
+    }
+    if status.silent_ms.get(&node).is_none_or(|silent_ms| *silent_ms > SILENT_MS) {
+        return unsuitable("it does not answer");
+    }
+    if status.matched.get(&node).copied().unwrap_or(0) + LAG < status.last_log_index {
+        return unsuitable("it lags too far behind");
+    }
+    Ok(())
 }

@@ -1,3 +1,30 @@
 //! The shell round openraft: durable log, snapshots, peer service and the handle the rest of Holm uses.
+//! See README.md for the invariants, and [`Handle`] for how to use it.
 
+mod core;
+mod durable;
+mod fatal;
+mod guarded;
 pub mod handle;
+pub mod identity;
+pub mod join;
+mod leadership;
+mod member;
+mod network;
+mod peers;
+mod propose;
+mod rounds;
+mod rpc;
+mod server;
+pub mod snapshot;
+mod start;
+pub mod state_machine;
+mod status;
+pub mod store;
+pub mod types;
+
+pub use fatal::EXIT_CODE;
+pub use handle::{Committed, Handle, ProposeError, Published, RaftStatus, ReadError, TransferError};
+pub use identity::Identity;
+pub use join::{init_cluster, join_cluster};
+pub use start::{Config, StartError, Timing, start};

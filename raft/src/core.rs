@@ -1,0 +1,111 @@
+//! What the parts of one running member share, and the questions they all ask of it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use holm_model::{Incarnation, NodeId, Timestamp};
+use openraft::async_runtime::WatchReceiver;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::guarded::Guarded;
+use crate::handle::{Published, RaftStatus};
+use crate::identity::Identity;
+use crate::peers::Peers;
+use crate::rounds::Rounds;
+use crate::server::Incoming;
+use crate::store::LogStore;
+use crate::types::{Metrics, Raft, node_id};
+
+/// One running member.
+pub(crate) struct Core {
+    pub(crate) identity: Identity,
+    pub(crate) incarnation: Incarnation,
+    pub(crate) raft: Raft,
+    pub(crate) store: LogStore,
+    pub(crate) peers: Arc<Peers>,
+    pub(crate) published: watch::Receiver<Arc<Published>>,
+    pub(crate) status: watch::Sender<RaftStatus>,
+    pub(crate) snapshot_problem: Arc<Guarded<Option<String>>>,
+    pub(crate) rounds: Rounds,
+    pub(crate) incoming: Guarded<Option<Incoming>>,
+    pub(crate) stopping: Arc<AtomicBool>,
+}
+
+impl Core {
+    pub(crate) fn node(&self) -> NodeId {
+        self.identity.node
+    }
+
+    pub(crate) fn metrics(&self) -> Metrics {
+        self.raft.metrics().borrow_watched().clone()
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// The applied state, as of now.
+    pub(crate) fn state(&self) -> Arc<Published> {
+        Arc::clone(&self.published.borrow())
+    }
+
+    /// The leader this node knows of, itself included.
+    pub(crate) fn leader(&self) -> Option<NodeId> {
+        self.raft.metrics().borrow_watched().current_leader.map(node_id)
+    }
+
+    pub(crate) fn is_leader(&self) -> bool {
+        self.raft.metrics().borrow_watched().state.is_leader()
+    }
+
+    /// This process leads, and has applied its own `BeginLeadership` of this term (FENCING.md, rule 4).
+    pub(crate) fn is_leading(&self) -> bool {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        metrics.state.is_leader() && self.has_begun(metrics.current_term)
+    }
+
+    pub(crate) fn has_begun(&self, term: u64) -> bool {
+        self.published.borrow().state.leadership.as_ref().is_some_and(|leadership| {
+            leadership.node == self.node()
+                && leadership.incarnation == self.incarnation
+                && leadership.term == term
+        })
+    }
+
+    /// Waits until this process leads with its `BeginLeadership` applied. False when it is not the leader, or
+    /// the time is up.
+    pub(crate) async fn wait_leading(&self, deadline: Instant) -> bool {
+        let mut published = self.published.clone();
+        loop {
+            published.mark_unchanged();
+            if self.is_leading() {
+                return true;
+            }
+            if !self.is_leader() || Instant::now() >= deadline {
+                return false;
+            }
+            // The period covers leadership lost meanwhile.
+            let pause = Duration::from_millis(20);
+            let _ = tokio::time::timeout(pause, published.changed()).await;
+        }
+    }
+
+    /// Waits until the entry at `index` is applied here.
+    pub(crate) async fn wait_applied(&self, index: u64, deadline: Instant) -> Option<Arc<Published>> {
+        let mut published = self.published.clone();
+        let applied = published.wait_for(|published| published.log_index >= index);
+        match tokio::time::timeout_at(deadline, applied).await {
+            Ok(Ok(published)) => Some(Arc::clone(&published)),
+            _ => None,
+        }
+    }
+}
+
+/// The leader's clock, for people to read.
+pub(crate) fn now() -> Timestamp {
+    let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    Timestamp(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX))
+}

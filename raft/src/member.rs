@@ -1,0 +1,201 @@
+//! Who is a member. The replicated state says who should be; the leader makes Raft's membership match it, one
+//! step at a time, level-triggered: learners first, voters once they have caught up, and out when removed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use holm_model::command::AddNode;
+use holm_model::{Actor, Command, IdempotencyKey, NodeId, Outcome, Proposal, Reply, State};
+use openraft::ChangeMembers;
+use openraft::async_runtime::WatchReceiver;
+use sha2::{Digest, Sha256};
+use tokio::time::timeout;
+
+use crate::core::Core;
+use crate::handle::{ProposeError, RaftStatus};
+use crate::peers::Lane;
+use crate::rpc::{JoinRefused, JoinRequest, Joined};
+use crate::types::{Metrics, Node, node_id};
+
+/// More voters cost every write a slower quorum and protect from little more.
+const VOTERS: usize = 5;
+/// A learner this close to the end of the log may become a voter, if it answered lately.
+const LAG: u64 = 100;
+const LATELY_MS: u64 = 2_000;
+/// Longest wait for one change of membership.
+const CHANGE: Duration = Duration::from_secs(10);
+/// Pause between two looks, when nothing woke the task.
+const PERIOD: Duration = Duration::from_millis(500);
+/// Longest wait of a joining node for its place.
+const JOIN: Duration = Duration::from_secs(10);
+
+type Change = ChangeMembers<u64, Node>;
+
+/// What to do next.
+#[derive(Debug, PartialEq, Eq)]
+enum Step {
+    Change(Change),
+    /// This node was removed: another must lead before it goes.
+    HandOver,
+}
+
+/// Makes Raft's membership match the state, while this process leads.
+pub(crate) async fn run(core: Arc<Core>) {
+    let mut published = core.published.clone();
+    loop {
+        let _ = timeout(PERIOD, published.changed()).await;
+        if !core.is_leading() {
+            continue;
+        }
+        let step = next_step(core.node(), &core.state().state, &core.metrics(), &core.status.borrow());
+        match step {
+            None => {}
+            Some(Step::HandOver) => {
+                let _ = core.transfer_leadership(None).await;
+            }
+            Some(Step::Change(change)) => {
+                tracing::info!(?change, "changes the membership");
+                let result = timeout(CHANGE, core.raft.change_membership(change, false)).await;
+                match result {
+                    Ok(Ok(_)) => {}
+                    Ok(Err(error)) => tracing::warn!(%error, "the membership did not change; it is tried again"),
+                    Err(_) => tracing::warn!("a change of membership takes too long; it is tried again"),
+                }
+            }
+        }
+    }
+}
+
+fn next_step(this: NodeId, state: &State, metrics: &Metrics, status: &RaftStatus) -> Option<Step> {
+    state.cluster.as_ref()?;
+    let membership = metrics.membership_config.membership();
+    // A change under way must end first.
+    if membership.get_joint_config().len() > 1
+        || metrics.membership_config.log_id() != metrics.committed_membership_config.log_id()
+    {
+        return None;
+    }
+    let voters: BTreeSet<u64> = membership.voter_ids().collect();
+    let present: BTreeMap<u64, &Node> = membership.nodes().map(|(id, node)| (*id, node)).collect();
+    let gone: BTreeSet<u64> =
+        present.keys().copied().filter(|id| !state.nodes.contains_key(&node_id(*id))).collect();
+    if !gone.is_empty() {
+        return remove(this, &voters, &gone);
+    }
+    if let Some(node) = state.nodes.values().find(|node| !present.contains_key(&node.id.0)) {
+        return Some(Step::Change(ChangeMembers::AddNodes(BTreeMap::from([(
+            node.id.0,
+            Node::new(node.peer_addr.clone()),
+        )]))));
+    }
+    if voters.len() < VOTERS
+        && let Some(id) = present.keys().find(|id| !voters.contains(id) && is_close(**id, metrics, status))
+    {
+        return Some(Step::Change(ChangeMembers::AddVoterIds(BTreeSet::from([*id]))));
+    }
+    let moved =
+        state.nodes.values().find(|node| present.get(&node.id.0).is_some_and(|at| at.addr != node.peer_addr));
+    moved.map(|node| {
+        let node_now = Node::new(node.peer_addr.clone());
+        Step::Change(ChangeMembers::SetNodes(BTreeMap::from([(node.id.0, node_now)])))
+    })
+}
+
+fn remove(this: NodeId, voters: &BTreeSet<u64>, gone: &BTreeSet<u64>) -> Option<Step> {
+    let staying = voters.difference(gone).count();
+    if gone.contains(&this.0) {
+        return (staying > 0).then_some(Step::HandOver);
+    }
+    let voter = gone.intersection(voters).next().filter(|_| staying > 0);
+    if let Some(voter) = voter {
+        return Some(Step::Change(ChangeMembers::RemoveVoters(BTreeSet::from([*voter]))));
+    }
+    let learners: BTreeSet<u64> = gone.difference(voters).copied().collect();
+    (!learners.is_empty()).then_some(Step::Change(ChangeMembers::RemoveNodes(learners)))
+}
+
+fn is_close(id: u64, metrics: &Metrics, status: &RaftStatus) -> bool {
+    let lately = status.silent_ms.get(&node_id(id)).is_some_and(|silent_ms| *silent_ms < LATELY_MS);
+    let matched = metrics.replication.as_ref().and_then(|matched| matched.get(&id).cloned().flatten());
+    lately && matched.is_some_and(|log_id| log_id.index + LAG >= metrics.last_log_index.unwrap_or(0))
+}
+
+/// Keeps addresses current, and notices that this node was removed: nobody tells a removed node, so one that
+/// hears no leader asks.
+pub(crate) async fn follow(core: Arc<Core>) {
+    let mut published = core.published.clone();
+    loop {
+        for node in core.state().state.nodes.values() {
+            core.peers.learn_from_state(node.id, &node.peer_addr);
+        }
+        let _ = timeout(4 * PERIOD, published.changed()).await;
+        let removed_here = {
+            let state = &core.state().state;
+            state.cluster.is_some()
+                && core.node() <= state.last_node_id
+                && !state.nodes.contains_key(&core.node())
+        };
+        if removed_here {
+            core.peers.note_removed();
+        } else if !core.is_leader() && core.raft.metrics().borrow_watched().current_leader.is_none() {
+            ask_around(&core).await;
+        }
+    }
+}
+
+/// A refusal says it; [`crate::peers::Peers`] keeps that.
+async fn ask_around(core: &Core) {
+    for node in core.peers.known() {
+        let asked = core.peers.call(node, Lane::Calls, 2 * PERIOD, |client, context, caller| async move {
+            client.standing(context, caller).await
+        });
+        let _ = asked.await;
+    }
+}
+
+impl Core {
+    /// Where `node` listens, as far as this node knows.
+    pub(crate) fn addr_of(&self, node: NodeId) -> Option<String> {
+        if let Some(known) = self.state().state.nodes.get(&node) {
+            return Some(known.peer_addr.clone());
+        }
+        let metrics = self.metrics();
+        metrics.membership_config.membership().get_node(&node.0).map(|node| node.addr.clone())
+    }
+
+    /// Gives a new node its place, here or at the leader.
+    pub(crate) async fn admit_joining(
+        self: &Arc<Self>,
+        request: JoinRequest,
+    ) -> Result<Joined, JoinRefused> {
+        let command = Command::AddNode(AddNode {
+            name: request.name.clone(),
+            peer_addr: request.peer_addr.clone(),
+            api_addr: request.api_addr.clone(),
+        });
+        let asked = format!("{}\n{}\n{}", request.name, request.peer_addr, request.api_addr);
+        let fingerprint = Sha256::digest(asked).iter().map(|byte| format!("{byte:02x}")).collect();
+        let proposal = Proposal {
+            key: Some(IdempotencyKey { key: format!("join-{}", request.token), fingerprint }),
+            seen: self.state().state.revision,
+            actor: Actor { name: format!("node/{}", request.name), project: String::new() },
+            command,
+        };
+        let committed = self.propose(proposal, JOIN).await.map_err(|error: ProposeError| {
+            JoinRefused::Unavailable(error.to_string())
+        })?;
+        joined(self.identity.cluster, committed.reply)
+    }
+}
+
+fn joined(cluster: holm_model::ClusterId, reply: Reply) -> Result<Joined, JoinRefused> {
+    match reply {
+        Reply::Done(done) => match done.outcome {
+            Outcome::Node(node) => Ok(Joined { cluster, node }),
+            other => Err(JoinRefused::Unavailable(format!("the cluster answered {other:?}"))),
+        },
+        Reply::Duplicate(original) => joined(cluster, *original),
+        Reply::Rejected(reason) => Err(JoinRefused::Rejected(reason.to_string())),
+    }
+}

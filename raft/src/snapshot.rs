@@ -1,0 +1,179 @@
+//! Snapshot files. One is in force; a new one replaces it only when it is complete and durable, and every
+//! use verifies its checksum first, whether it came from this disk or from a peer.
+//!
+//! ```text
+//! magic (8) │ header length, big endian (4) │ header │ state │ SHA-256 of all before (32)
+//! ```
+//! The header is MessagePack with named fields, the state is [`holm_model::snapshot`].
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use holm_model::State;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::durable;
+use crate::identity::REJOIN;
+use crate::types::{LogId, Membership};
+
+const DIR: &str = "snapshot";
+const FILE: &str = "current.snap";
+const MAGIC: &[u8; 8] = b"HOLMSNAP";
+const FORMAT: u32 = 1;
+const LENGTH_BYTES: usize = 4;
+const CHECKSUM_BYTES: usize = 32;
+
+/// Where in the log a snapshot stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Header {
+    format: u32,
+    pub(crate) last_log_id: Option<LogId>,
+    pub(crate) membership: Membership,
+}
+
+/// A snapshot that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("not a snapshot, or cut short")]
+    Shape,
+    #[error("the checksum does not match")]
+    Checksum,
+    #[error("snapshot file format {0}, this binary knows {FORMAT}: install the version that wrote it")]
+    Format(u32),
+    #[error("the header cannot be decoded")]
+    Header(#[source] rmp_serde::decode::Error),
+    #[error(transparent)]
+    State(#[from] holm_model::snapshot::Error),
+    #[error("the snapshot {} is damaged ({source}); {REJOIN}", path.display())]
+    Damaged { path: PathBuf, source: Box<Error> },
+    #[error("the log was purged up to {purged}, but the snapshot reaches {found} only; {REJOIN}")]
+    Behind { purged: u64, found: u64 },
+    #[error("cannot read or write {}", .0.display())]
+    Io(PathBuf, #[source] io::Error),
+}
+
+/// The bytes of a snapshot.
+pub(crate) fn encode(last_log_id: Option<LogId>, membership: &Membership, state: &State) -> Bytes {
+    let header = Header { format: FORMAT, last_log_id, membership: membership.clone() };
+    let header = rmp_serde::to_vec_named(&header).expect("plain data always encodes into memory");
+    let length = u32::try_from(header.len()).expect("a membership is far below 4 GiB");
+    let mut bytes = MAGIC.to_vec();
+    bytes.extend_from_slice(&length.to_be_bytes());
+    bytes.extend_from_slice(&header);
+    bytes.extend_from_slice(&holm_model::snapshot::encode(state));
+    let checksum = Sha256::digest(&bytes);
+    bytes.extend_from_slice(&checksum);
+    bytes.into()
+}
+
+/// Verifies the checksum and splits header from state.
+fn split(bytes: &[u8]) -> Result<(Header, &[u8]), Error> {
+    let (content, checksum) = bytes.split_last_chunk::<CHECKSUM_BYTES>().ok_or(Error::Shape)?;
+    let rest = content.strip_prefix(MAGIC).ok_or(Error::Shape)?;
+    if Sha256::digest(content).as_slice() != checksum {
+        return Err(Error::Checksum);
+    }
+    let (length, rest) = rest.split_first_chunk::<LENGTH_BYTES>().ok_or(Error::Shape)?;
+    let (header, state) = rest.split_at_checked(u32::from_be_bytes(*length) as usize).ok_or(Error::Shape)?;
+    let header: Header = rmp_serde::from_slice(header).map_err(Error::Header)?;
+    if header.format > FORMAT {
+        return Err(Error::Format(header.format));
+    }
+    Ok((header, state))
+}
+
+/// The header alone, after verifying the whole.
+pub(crate) fn header(bytes: &[u8]) -> Result<Header, Error> {
+    split(bytes).map(|(header, _)| header)
+}
+
+/// Header and state, verified.
+pub(crate) fn decode(bytes: &[u8]) -> Result<(Header, State), Error> {
+    let (header, state) = split(bytes)?;
+    Ok((header, holm_model::snapshot::decode(state)?))
+}
+
+/// The snapshot in force.
+#[derive(Clone, Debug)]
+pub(crate) struct File {
+    path: PathBuf,
+}
+
+impl File {
+    /// In `data_dir`, whose directory for snapshots is made if need be.
+    pub(crate) fn open(data_dir: &Path) -> Result<Self, Error> {
+        let dir = data_dir.join(DIR);
+        let io = |source| Error::Io(dir.clone(), source);
+        if !dir.is_dir() {
+            fs::create_dir_all(&dir).map_err(io)?;
+            durable::sync_parent(&dir).map_err(io)?;
+        }
+        Ok(Self { path: dir.join(FILE) })
+    }
+
+    /// None before the first.
+    pub(crate) fn read(&self) -> Result<Option<Bytes>, Error> {
+        match fs::read(&self.path) {
+            Ok(bytes) => Ok(Some(bytes.into())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::Io(self.path.clone(), error)),
+        }
+    }
+
+    /// On failure the one before stays in force.
+    pub(crate) fn replace(&self, bytes: &[u8]) -> Result<(), Error> {
+        durable::replace(&self.path, bytes).map_err(|error| Error::Io(self.path.clone(), error))
+    }
+
+    pub(crate) fn damaged(&self, source: Error) -> Error {
+        Error::Damaged { path: self.path.clone(), source: Box::new(source) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Bytes {
+        encode(None, &Membership::default(), &State::default())
+    }
+
+    #[test]
+    fn what_was_encoded_is_decoded() {
+        let (header, state) = decode(&sample()).unwrap();
+        assert_eq!(header.last_log_id, None);
+        assert_eq!(state, State::default());
+    }
+
+    #[test]
+    fn every_flipped_bit_is_noticed() {
+        let sample = sample();
+        for at in 0..sample.len() {
+            let mut bytes = sample.to_vec();
+            bytes[at] ^= 1;
+            assert!(decode(&bytes).is_err(), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn every_truncation_is_noticed() {
+        let sample = sample();
+        for length in 0..sample.len() {
+            assert!(decode(&sample[..length]).is_err(), "{length} bytes");
+        }
+    }
+
+    #[test]
+    fn a_failed_replacement_keeps_the_file_in_force() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = File::open(dir.path()).unwrap();
+        file.replace(b"old").unwrap();
+        // A directory in the way of the temporary file: nothing can be written.
+        fs::create_dir(file.path.with_extension("tmp")).unwrap();
+        assert!(file.replace(b"new").is_err());
+        assert_eq!(file.read().unwrap().unwrap(), &b"old"[..]);
+    }
+}

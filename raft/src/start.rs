@@ -1,0 +1,180 @@
+//! Starts a member: opens what it has on disk, joins Raft, serves its peers and runs its tasks.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use holm_model::Incarnation;
+use openraft::SnapshotPolicy;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use uuid::Uuid;
+
+use crate::core::Core;
+use crate::guarded::Guarded;
+use crate::handle::{Handle, RaftStatus};
+use crate::identity::{self, Identity};
+use crate::network::{Factory, SNAPSHOT_TIMEOUT};
+use crate::peers::Peers;
+use crate::state_machine::StateMachine;
+use crate::store::LogStore;
+use crate::types::{Node, Raft};
+use crate::{leadership, member, rounds, server, snapshot, status, store};
+
+/// How to run a member.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub data_dir: PathBuf,
+    /// Where peers are served; port 0 takes any.
+    pub listen: SocketAddr,
+    /// `host:port` at which the others reach this node. Empty: the address it listens on.
+    pub advertise: String,
+    pub timing: Timing,
+}
+
+/// The pace of Raft. The defaults suit a local network; tests may go faster.
+#[derive(Clone, Debug)]
+pub struct Timing {
+    pub heartbeat: Duration,
+    pub election_min: Duration,
+    pub election_max: Duration,
+    /// How long a write waits for others to share its fsync.
+    pub linger: Duration,
+    /// Entries between two snapshots.
+    pub snapshot_every: u64,
+    /// Entries kept behind a snapshot, so that a follower that was away for a while needs none.
+    pub keep: u64,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            heartbeat: Duration::from_millis(250),
+            election_min: Duration::from_millis(500),
+            election_max: Duration::from_millis(900),
+            linger: Duration::from_millis(1),
+            snapshot_every: 5_000,
+            keep: 10_000,
+        }
+    }
+}
+
+/// Why a member did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Identity(#[from] identity::Error),
+    #[error(transparent)]
+    Store(#[from] store::Error),
+    #[error(transparent)]
+    Snapshot(#[from] snapshot::Error),
+    #[error("cannot listen for peers on {0}")]
+    Listen(SocketAddr, #[source] std::io::Error),
+    #[error("the timing is not usable: {0}")]
+    Timing(String),
+    #[error("Raft did not start: {0}")]
+    Raft(String),
+}
+
+/// Starts the node in `config.data_dir`.
+///
+/// # Errors
+/// When what it has on disk cannot be trusted, or its address cannot be had.
+pub async fn start(config: Config) -> Result<Handle, StartError> {
+    let raft_config = Arc::new(raft_config(&config.timing)?);
+    let stopping = Arc::new(AtomicBool::new(false));
+    let (identity, store, state_machine) = open(config.data_dir.clone(), Arc::clone(&stopping)).await?;
+    let listener = TcpListener::bind(config.listen)
+        .await
+        .map_err(|source| StartError::Listen(config.listen, source))?;
+    let peer_addr =
+        listener.local_addr().map_err(|source| StartError::Listen(config.listen, source))?;
+    let advertise = if config.advertise.is_empty() { peer_addr.to_string() } else { config.advertise };
+
+    let peers = Arc::new(Peers::new(identity.cluster, identity.node));
+    let published = state_machine.watch();
+    let snapshot_problem = state_machine.snapshot_problem();
+    let factory = Factory { peers: Arc::clone(&peers), node: identity.node.0 };
+    let node = identity.node.0;
+    let raft = Raft::new(node, raft_config, factory, store.clone(), state_machine)
+        .await
+        .map_err(|error| StartError::Raft(error.to_string()))?;
+    if identity.bootstrap.is_some() {
+        bootstrap(&raft, node, advertise).await?;
+    }
+
+    let (rounds, queue) = rounds::new();
+    let core = Arc::new(Core {
+        identity,
+        incarnation: Incarnation(Uuid::new_v4()),
+        raft,
+        store,
+        peers,
+        published,
+        status: watch::Sender::new(RaftStatus::default()),
+        snapshot_problem,
+        rounds,
+        incoming: Guarded::default(),
+        stopping,
+    });
+    let mut tasks = JoinSet::new();
+    tasks.spawn(server::run(Arc::clone(&core), listener));
+    tasks.spawn(rounds::run(Arc::clone(&core), queue));
+    tasks.spawn(leadership::run(Arc::clone(&core)));
+    tasks.spawn(member::run(Arc::clone(&core)));
+    tasks.spawn(member::follow(Arc::clone(&core)));
+    tasks.spawn(status::publish(Arc::clone(&core)));
+    tasks.spawn(status::watch(Arc::clone(&core)));
+    Ok(Handle::new(core, tasks, peer_addr))
+}
+
+/// Reads, and checks, all of what is on disk.
+async fn open(
+    data_dir: PathBuf,
+    stopping: Arc<AtomicBool>,
+) -> Result<(Identity, LogStore, StateMachine), StartError> {
+    let opened = tokio::task::spawn_blocking(move || -> Result<_, StartError> {
+        let identity = Identity::load(&data_dir)?;
+        let store = store::open(&data_dir, &identity)?;
+        let file = snapshot::File::open(&data_dir)?;
+        let state_machine = StateMachine::open(file, store.purged(), stopping)?;
+        Ok((identity, store, state_machine))
+    });
+    opened.await.map_err(|error| StartError::Raft(error.to_string()))?
+}
+
+/// The first start of the first node; repeated, it does nothing.
+async fn bootstrap(raft: &Raft, node: u64, advertise: String) -> Result<(), StartError> {
+    let failed = |error: String| StartError::Raft(error);
+    if raft.is_initialized().await.map_err(|error| failed(error.to_string()))? {
+        return Ok(());
+    }
+    let members = std::collections::BTreeMap::from([(node, Node::new(advertise))]);
+    raft.initialize(members).await.map_err(|error| failed(error.to_string()))
+}
+
+fn raft_config(timing: &Timing) -> Result<openraft::Config, StartError> {
+    let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    let config = openraft::Config {
+        cluster_name: "holm".to_owned(),
+        heartbeat_interval: ms(timing.heartbeat),
+        election_timeout_min: ms(timing.election_min),
+        election_timeout_max: ms(timing.election_max),
+        api_batch_linger_ms: ms(timing.linger),
+        snapshot_policy: SnapshotPolicy::LogsSinceLast(timing.snapshot_every),
+        max_in_snapshot_log_to_keep: timing.keep,
+        replication_lag_threshold: 100,
+        install_snapshot_timeout: ms(SNAPSHOT_TIMEOUT),
+        enable_pre_vote: Some(true),
+        // A leader that restarts must be elected again: its state may lag its own log.
+        enable_leader_restore: Some(false),
+        allow_log_reversion: None,
+        // Short, since the lanes have a pause of their own.
+        backoff: "50ms 100ms 200ms ..500ms".to_owned(),
+        ..openraft::Config::default()
+    };
+    config.validate().map_err(|error| StartError::Timing(error.to_string()))
+}

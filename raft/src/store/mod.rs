@@ -1,0 +1,239 @@
+//! The log, the vote and the purge marker on disk. Vote and entries are durable before anybody is told so;
+//! a store that is missing, empty, damaged or behind what this node promised is refused, never recreated
+//! under the same node id. `database.rs` is the only file that names sled, `thread.rs` its only user.
+
+mod cache;
+mod database;
+pub mod faults;
+mod log;
+mod thread;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use holm_model::{ClusterId, NodeId};
+use openraft::entry::RaftEntry;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tokio::sync::{Semaphore, oneshot};
+
+use self::cache::Cache;
+use self::database::Database;
+use self::thread::{Command, Thread};
+use crate::guarded::Guarded;
+use crate::identity::{Bounds, Identity, REJOIN};
+use crate::types::{Entry, LogId, Vote};
+
+/// Directory of the store within the data directory.
+const DIR: &str = "log";
+/// What may wait for the disk before `append` waits.
+const BACKLOG_BYTES: u32 = 64 << 20;
+/// How long a predecessor in the same process may take to let go of the store.
+const LOCK_WAIT: Duration = Duration::from_secs(3);
+
+const IDENTITY: &str = "identity";
+const VOTE: &str = "vote";
+const PURGED: &str = "purged";
+const COMMITTED: &str = "committed";
+
+/// Why a store cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("the store {} is missing; {REJOIN}", .0.display())]
+    Missing(PathBuf),
+    #[error("the store {} is empty; {REJOIN}", .0.display())]
+    Empty(PathBuf),
+    #[error("the store {} is damaged ({what}); {REJOIN}", dir.display())]
+    Corrupt { dir: PathBuf, what: String },
+    #[error("the store {} has lost its end: it knows {found}, but {promised} was durable; {REJOIN}", dir.display())]
+    Regressed { dir: PathBuf, found: String, promised: String },
+    #[error("the store {} belongs to node {node} of cluster {cluster}, not to the node in node.json; {REJOIN}", dir.display())]
+    Stranger { dir: PathBuf, node: NodeId, cluster: ClusterId },
+    #[error("another process uses the store {}: stop it first", .0.display())]
+    Locked(PathBuf),
+    #[error("{} has a store but no node.json: it held a node once. Move it away, or choose another data directory", .0.display())]
+    Orphan(PathBuf),
+    #[error("the store cannot be read or written")]
+    Io(#[source] io::Error),
+}
+
+/// Whose store it is, kept inside it.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Owner {
+    cluster: ClusterId,
+    node: NodeId,
+}
+
+/// What log, readers and the storage thread share.
+#[derive(Default)]
+struct Shared {
+    cache: Guarded<Cache>,
+    /// Durable ones only.
+    vote: Guarded<Option<Vote>>,
+    purged: Guarded<Option<LogId>>,
+    /// Of the log as written, durable or not.
+    last: Guarded<Option<LogId>>,
+    committed: Guarded<Option<LogId>>,
+}
+
+/// The store. Clones share it.
+#[derive(Clone)]
+pub struct LogStore {
+    shared: Arc<Shared>,
+    commands: mpsc::Sender<Command>,
+    backlog: Arc<Semaphore>,
+}
+
+/// Makes the empty store of a new node.
+///
+/// # Errors
+/// When there is one already, or it cannot be written.
+pub(crate) fn create(data_dir: &Path, identity: &Identity) -> Result<(), Error> {
+    let dir = data_dir.join(DIR);
+    if dir.exists() {
+        remove_unused(&dir, data_dir)?;
+    }
+    let database = Database::create(&dir)?;
+    let owner = Owner { cluster: identity.cluster, node: identity.node };
+    database.put(IDENTITY, &encode(&owner)).and_then(|()| database.sync()).map_err(Error::Io)
+}
+
+/// A creation that was cut short leaves a store without vote or entries; anything more belonged to a node.
+fn remove_unused(dir: &Path, data_dir: &Path) -> Result<(), Error> {
+    if let Ok(database) = open_database(dir) {
+        let mut used = database.get(VOTE).map_err(Error::Io)?.is_some();
+        database.scan(0..u64::MAX, |_, _| std::mem::replace(&mut used, true)).map_err(Error::Io)?;
+        if used {
+            return Err(Error::Orphan(data_dir.to_owned()));
+        }
+    }
+    std::fs::remove_dir_all(dir).map_err(Error::Io)
+}
+
+/// Opens the store of the node in `identity`, checking that it holds all it must.
+///
+/// # Errors
+/// When it does not.
+pub(crate) fn open(data_dir: &Path, identity: &Identity) -> Result<LogStore, Error> {
+    let dir = data_dir.join(DIR);
+    let database = open_database(&dir)?;
+    let shared = Arc::new(load(&dir, &database, identity)?);
+    let (commands, queue) = mpsc::channel();
+    let thread = Thread::new(database, Arc::clone(&shared), identity.clone(), data_dir.to_owned());
+    std::thread::Builder::new()
+        .name("storage".to_owned())
+        .spawn(move || thread.run(&queue))
+        .map_err(Error::Io)?;
+    Ok(LogStore { shared, commands, backlog: Arc::new(Semaphore::new(BACKLOG_BYTES as usize)) })
+}
+
+fn open_database(dir: &Path) -> Result<Database, Error> {
+    let begun = Instant::now();
+    loop {
+        match Database::open(dir) {
+            Err(Error::Locked(_)) if begun.elapsed() < LOCK_WAIT => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            result => return result,
+        }
+    }
+}
+
+fn load(dir: &Path, database: &Database, identity: &Identity) -> Result<Shared, Error> {
+    let corrupt = |error: io::Error| match error.kind() {
+        io::ErrorKind::InvalidData => Error::Corrupt { dir: dir.to_owned(), what: error.to_string() },
+        _ => Error::Io(error),
+    };
+    let owner: Owner =
+        value(database, IDENTITY).map_err(corrupt)?.ok_or_else(|| Error::Empty(dir.to_owned()))?;
+    if owner != (Owner { cluster: identity.cluster, node: identity.node }) {
+        return Err(Error::Stranger { dir: dir.to_owned(), node: owner.node, cluster: owner.cluster });
+    }
+    let purged: Option<LogId> = value(database, PURGED).map_err(corrupt)?;
+    let vote: Option<Vote> = value(database, VOTE).map_err(corrupt)?;
+    let last = last_entry(database, purged).map_err(corrupt)?.or(purged);
+    let committed: Option<LogId> = value(database, COMMITTED).map_err(corrupt)?;
+    check_bounds(dir, identity.bounds, vote, last)?;
+    Ok(Shared {
+        cache: Guarded::default(),
+        vote: Guarded::new(vote),
+        purged: Guarded::new(purged),
+        last: Guarded::new(last),
+        committed: Guarded::new(committed.filter(|committed| Some(*committed) <= last)),
+    })
+}
+
+/// Walks the whole log: it must be there without a gap.
+fn last_entry(database: &Database, purged: Option<LogId>) -> io::Result<Option<LogId>> {
+    let mut next = next_index(purged);
+    let mut last = None;
+    let mut gap = None;
+    database.scan(next..u64::MAX, |index, record| {
+        if index != next {
+            gap = Some(next);
+            return false;
+        }
+        next += 1;
+        last = Some(record);
+        true
+    })?;
+    if let Some(index) = gap {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("log entry {index} is missing")));
+    }
+    last.map(|record| decode::<Entry>("the last log entry", &record).map(|entry| entry.log_id())).transpose()
+}
+
+fn check_bounds(dir: &Path, bounds: Bounds, vote: Option<Vote>, last: Option<LogId>) -> Result<(), Error> {
+    let found = vote.map_or((0, 0), |vote| (vote.leader_id.term, vote.leader_id.node_id));
+    let regressed =
+        |found: String, promised: String| Error::Regressed { dir: dir.to_owned(), found, promised };
+    if found < bounds.vote {
+        let words = |(term, node)| format!("a vote for node {node} in term {term}");
+        return Err(regressed(words(found), words(bounds.vote)));
+    }
+    let last = last_index(last).unwrap_or(0);
+    if last < bounds.log_index {
+        let words = |index| format!("log index {index}");
+        return Err(regressed(words(last), words(bounds.log_index)));
+    }
+    Ok(())
+}
+
+impl LogStore {
+    /// Last index deleted from the log; a snapshot must cover it.
+    pub(crate) fn purged(&self) -> Option<LogId> {
+        *self.shared.purged.lock()
+    }
+
+    /// Makes everything durable and lets go of the files.
+    pub(crate) async fn close(&self) {
+        let (done, closed) = oneshot::channel();
+        if self.commands.send(Command::Close(done)).is_ok() {
+            let _ = closed.await;
+        }
+    }
+}
+
+fn value<T: DeserializeOwned>(database: &Database, name: &str) -> io::Result<Option<T>> {
+    database.get(name)?.map(|bytes| decode(name, &bytes)).transpose()
+}
+
+fn encode(value: &impl Serialize) -> Vec<u8> {
+    rmp_serde::to_vec_named(value).expect("plain data always encodes into memory")
+}
+
+fn decode<T: DeserializeOwned>(what: &str, bytes: &[u8]) -> io::Result<T> {
+    rmp_serde::from_slice(bytes)
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, format!("{what}: {error}")))
+}
+
+fn last_index(log_id: Option<LogId>) -> Option<u64> {
+    log_id.map(|log_id| log_id.index)
+}
+
+fn next_index(log_id: Option<LogId>) -> u64 {
+    log_id.map_or(0, |log_id| log_id.index + 1)
+}

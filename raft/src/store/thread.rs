@@ -1,0 +1,253 @@
+//! The storage thread: it alone touches the database. Commands are performed in the order they came; all
+//! that wait for durability when the queue is empty share one fsync (group commit).
+
+use std::io;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::time::{Duration, Instant};
+
+use openraft::entry::RaftEntry;
+use openraft::storage::IOFlushed;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+
+use super::database::Database;
+use super::{COMMITTED, PURGED, Shared, VOTE, decode, encode, last_index};
+use crate::fatal::{panic_message, stop_process};
+use crate::identity::Identity;
+use crate::types::{Entry, LogId, TypeConfig, Vote, entry_bytes};
+
+/// A group is made durable when it has grown to this, even if more is waiting.
+const GROUP_BYTES: usize = 8 << 20;
+/// Parts deleted between two other commands while a purge is under way.
+const PURGE_SLICE: usize = 512;
+/// Bounds of the log index are raised at most this often; each costs two fsyncs.
+const BOUNDS_PERIOD: Duration = Duration::from_secs(2);
+
+pub(super) type Reply<T> = oneshot::Sender<io::Result<T>>;
+
+pub(super) enum Command {
+    Append { entries: Vec<Entry>, done: IOFlushed<TypeConfig>, _backlog: OwnedSemaphorePermit },
+    Vote(Vote, Reply<()>),
+    Truncate(Option<u64>, Reply<()>),
+    Purge(LogId, Reply<()>),
+    Read(Range<u64>, usize, Reply<Vec<Entry>>),
+    Close(oneshot::Sender<()>),
+}
+
+/// What waits for the next fsync.
+enum Waiting {
+    Append { end: Option<u64>, done: IOFlushed<TypeConfig>, _backlog: OwnedSemaphorePermit },
+    Vote(Vote, Reply<()>),
+    Purge(Reply<()>),
+}
+
+pub(super) struct Thread {
+    database: Database,
+    shared: Arc<Shared>,
+    identity: Identity,
+    data_dir: PathBuf,
+    waiting: Vec<Waiting>,
+    waiting_bytes: usize,
+    /// Records up to this index are still to be deleted.
+    purging: Option<u64>,
+    bounds_raised: Option<Instant>,
+    committed_written: Option<LogId>,
+}
+
+impl Thread {
+    pub(super) fn new(
+        database: Database,
+        shared: Arc<Shared>,
+        identity: Identity,
+        data_dir: PathBuf,
+    ) -> Self {
+        let purging = last_index(*shared.purged.lock());
+        let committed_written = *shared.committed.lock();
+        Self {
+            database,
+            shared,
+            identity,
+            data_dir,
+            waiting: Vec::new(),
+            waiting_bytes: 0,
+            purging,
+            bounds_raised: None,
+            committed_written,
+        }
+    }
+
+    /// Runs until closed. A panic of the database leaves it in no state to go on with.
+    pub(super) fn run(mut self, commands: &Receiver<Command>) {
+        match catch_unwind(AssertUnwindSafe(|| self.serve(commands))) {
+            Err(panic) => stop_process(&format!("the store panicked: {}", panic_message(&*panic))),
+            Ok(closed) => {
+                // Whoever waits may open the store again: it must be let go of first.
+                drop(self);
+                if let Some(done) = closed {
+                    let _ = done.send(());
+                }
+            }
+        }
+    }
+
+    fn serve(&mut self, commands: &Receiver<Command>) -> Option<oneshot::Sender<()>> {
+        loop {
+            let command = match commands.try_recv() {
+                Ok(command) => command,
+                Err(TryRecvError::Disconnected) => {
+                    self.finish();
+                    return None;
+                }
+                Err(TryRecvError::Empty) => {
+                    self.make_durable();
+                    if self.purge_slice() {
+                        continue;
+                    }
+                    match commands.recv() {
+                        Ok(command) => command,
+                        Err(_) => continue,
+                    }
+                }
+            };
+            if let Command::Close(done) = command {
+                self.finish();
+                return Some(done);
+            }
+            self.perform(command);
+            if self.waiting_bytes >= GROUP_BYTES {
+                self.make_durable();
+            }
+        }
+    }
+
+    fn perform(&mut self, command: Command) {
+        match command {
+            Command::Append { entries, done, _backlog } => match self.append(&entries) {
+                Ok(end) => self.waiting.push(Waiting::Append { end, done, _backlog }),
+                Err(error) => done.io_completed(Err(error)),
+            },
+            Command::Vote(vote, reply) => match self.database.put(VOTE, &encode(&vote)) {
+                Ok(()) => self.waiting.push(Waiting::Vote(vote, reply)),
+                Err(error) => answer(reply, Err(error)),
+            },
+            Command::Purge(log_id, reply) => match self.database.put(PURGED, &encode(&log_id)) {
+                Ok(()) => {
+                    self.purging = self.purging.max(Some(log_id.index));
+                    self.waiting.push(Waiting::Purge(reply));
+                }
+                Err(error) => answer(reply, Err(error)),
+            },
+            // Need not be durable: entries that come back after a crash conflict again.
+            Command::Truncate(index, reply) => answer(reply, self.database.truncate_after(index)),
+            Command::Read(range, limit_bytes, reply) => answer(reply, self.read(range, limit_bytes)),
+            Command::Close(_) => {}
+        }
+    }
+
+    /// Answers the index after the last entry.
+    fn append(&mut self, entries: &[Entry]) -> io::Result<Option<u64>> {
+        let records: Vec<_> = entries.iter().map(|entry| (entry.index(), encode(entry))).collect();
+        self.waiting_bytes += entries.iter().map(entry_bytes).sum::<usize>();
+        self.database.append(&records)?;
+        Ok(records.last().map(|(index, _)| index + 1))
+    }
+
+    fn read(&self, range: Range<u64>, limit_bytes: usize) -> io::Result<Vec<Entry>> {
+        let records = self.database.read(range, limit_bytes)?;
+        records.into_iter().map(|(index, record)| decode(&format!("log entry {index}"), &record)).collect()
+    }
+
+    /// One fsync for all that waits for one.
+    fn make_durable(&mut self) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        let result = self.write_committed().and_then(|()| self.database.sync());
+        self.waiting_bytes = 0;
+        for waiting in std::mem::take(&mut self.waiting) {
+            let result = result.as_ref().map(|_| ()).map_err(copy);
+            match waiting {
+                Waiting::Append { end, done, _backlog } => {
+                    if let (Ok(()), Some(end)) = (&result, end) {
+                        self.shared.cache.lock().set_durable(end);
+                    }
+                    done.io_completed(result);
+                }
+                Waiting::Vote(vote, reply) => {
+                    answer(reply, result.and_then(|()| self.raise_vote_bound(&vote)));
+                }
+                Waiting::Purge(reply) => answer(reply, result),
+            }
+        }
+        if result.is_ok() && self.bounds_raised.is_none_or(|at| at.elapsed() >= BOUNDS_PERIOD) {
+            self.raise_log_bound();
+        }
+    }
+
+    /// The marker only shortens the replay after a restart: it rides along, and nothing waits for it.
+    fn write_committed(&mut self) -> io::Result<()> {
+        let committed = *self.shared.committed.lock();
+        if let Some(log_id) = committed.filter(|_| committed != self.committed_written) {
+            self.database.put(COMMITTED, &encode(&log_id))?;
+            self.committed_written = committed;
+        }
+        Ok(())
+    }
+
+    fn raise_vote_bound(&mut self, vote: &Vote) -> io::Result<()> {
+        self.identity.bounds.vote = (vote.leader_id.term, vote.leader_id.node_id);
+        self.identity.save(&self.data_dir).map_err(io::Error::other)
+    }
+
+    /// A committed entry is never truncated: once it is durable here, the log must reach it for ever.
+    fn raise_log_bound(&mut self) {
+        let bound = last_index(self.committed_written).unwrap_or(0);
+        if bound <= self.identity.bounds.log_index {
+            return;
+        }
+        self.identity.bounds.log_index = bound;
+        match self.identity.save(&self.data_dir) {
+            Ok(()) => self.bounds_raised = Some(Instant::now()),
+            // A lower bound that lags is still a lower bound.
+            Err(error) => tracing::warn!(%error, "cannot raise the bounds in node.json"),
+        }
+    }
+
+    /// True while there is more to delete.
+    fn purge_slice(&mut self) -> bool {
+        let Some(up_to) = self.purging else { return false };
+        match self.database.delete_some(up_to, PURGE_SLICE) {
+            Ok(true) => true,
+            Ok(false) => {
+                self.purging = None;
+                false
+            }
+            Err(error) => {
+                // They only take room, and the next purge tries again.
+                tracing::warn!(%error, "cannot delete purged log entries");
+                self.purging = None;
+                false
+            }
+        }
+    }
+
+    /// A graceful end: the committed marker and its bound are worth an fsync.
+    fn finish(&mut self) {
+        self.make_durable();
+        if self.write_committed().and_then(|()| self.database.sync()).is_ok() {
+            self.raise_log_bound();
+        }
+    }
+}
+
+/// Whoever asked may have gone.
+fn answer<T>(reply: Reply<T>, result: io::Result<T>) {
+    let _ = reply.send(result);
+}
+
+fn copy(error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), error.to_string())
+}

@@ -1,0 +1,89 @@
+//! The types openraft works with. A log entry carries our [`Entry`](holm_model::Entry) as the bytes the
+//! leader encoded: replication and storage never decode them, and an entry that this binary does not
+//! understand is noticed when it is applied, with a message, instead of breaking a connection.
+
+use std::fmt;
+
+use bytes::Bytes;
+use holm_model::version::CLUSTER_VERSION;
+use holm_model::{NodeId, Reply};
+use serde::{Deserialize, Serialize};
+
+openraft::declare_raft_types!(
+    /// Holm's choice of types.
+    pub TypeConfig:
+        D = Data,
+        R = Option<Reply>,
+        NodeId = u64,
+        Node = openraft::impls::BasicNode,
+);
+
+pub(crate) type Raft = openraft::Raft<TypeConfig, crate::state_machine::StateMachine>;
+pub(crate) type Entry = openraft::alias::EntryOf<TypeConfig>;
+pub(crate) type LogId = openraft::alias::LogIdOf<TypeConfig>;
+pub(crate) type Vote = openraft::alias::VoteOf<TypeConfig>;
+pub(crate) type Membership = openraft::alias::StoredMembershipOf<TypeConfig>;
+pub(crate) type Metrics = openraft::RaftMetrics<TypeConfig>;
+pub(crate) type Node = openraft::impls::BasicNode;
+
+/// One entry of the model's log, encoded.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Data {
+    /// Cluster version of the binary that encoded it.
+    version: u32,
+    /// MessagePack with named fields.
+    body: Bytes,
+}
+
+/// An entry that this binary cannot read. It must stop: skipping one would make it disagree for ever.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "an entry of cluster version {found} cannot be understood by this binary, which knows version \
+     {CLUSTER_VERSION}: install the version that wrote it"
+)]
+pub struct UnknownEntry {
+    found: u32,
+    #[source]
+    source: rmp_serde::decode::Error,
+}
+
+impl Data {
+    pub(crate) fn encode(entry: &holm_model::Entry) -> Self {
+        let body = rmp_serde::to_vec_named(entry).expect("plain data always encodes into memory");
+        Self { version: CLUSTER_VERSION, body: body.into() }
+    }
+
+    pub(crate) fn decode(&self) -> Result<holm_model::Entry, UnknownEntry> {
+        rmp_serde::from_slice(&self.body).map_err(|source| UnknownEntry { found: self.version, source })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.body.len()
+    }
+}
+
+impl fmt::Debug for Data {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Data(v{}, {} bytes)", self.version, self.body.len())
+    }
+}
+
+impl fmt::Display for Data {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+/// Bytes an entry takes on the wire, roughly.
+pub(crate) fn entry_bytes(entry: &Entry) -> usize {
+    const ENVELOPE: usize = 128;
+    match &entry.payload {
+        openraft::EntryPayload::Normal(data) => ENVELOPE + data.len(),
+        _ => ENVELOPE,
+    }
+}
+
+/// The model's id for a Raft node.
+pub(crate) fn node_id(raw: u64) -> NodeId {
+    NodeId(raw)
+}
