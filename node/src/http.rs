@@ -3,6 +3,7 @@
 
 mod answer;
 mod cluster;
+mod console;
 mod convert;
 mod edge;
 mod events;
@@ -10,11 +11,14 @@ mod explain;
 mod extract;
 mod flavors;
 mod health;
+mod images;
 mod metrics;
 mod nodes;
 pub mod openapi;
 mod page;
 mod problem;
+mod proxy;
+mod range;
 mod read;
 mod vms;
 mod write;
@@ -55,8 +59,10 @@ fn routes() -> OpenApiRouter<Shared> {
     OpenApiRouter::with_openapi(openapi::base())
         .merge(vms::routes())
         .merge(explain::routes())
+        .merge(console::routes())
         .merge(nodes::routes())
         .merge(flavors::routes())
+        .merge(images::routes())
         .merge(cluster::routes())
         .merge(events::routes())
         .merge(health::routes())

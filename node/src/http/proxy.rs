@@ -41,7 +41,8 @@ pub fn was_forwarded(headers: &HeaderMap) -> bool {
 /// Passes `request` on to `node` and gives back what that answers; an upgraded connection is joined to ours.
 pub async fn forward(app: &App, node: &Node, mut request: Request) -> Result<Response> {
     let unreachable = |why: String| {
-        let failure = Failure::new(Code::NodeUnreachable, format!("node `{}` does not answer: {why}", node.name));
+        let failure =
+            Failure::new(Code::NodeUnreachable, format!("node `{}` does not answer: {why}", node.name));
         failure.hint(format!("`holm node show {}` tells what is known of it", node.name))
     };
     if was_forwarded(request.headers()) {

@@ -12,7 +12,7 @@ use axum::http::{HeaderMap, Method, Uri, header};
 use holm_api::{Code, header as holm};
 use holm_model::reply::Done;
 use holm_model::{Actor, Command, IdempotencyKey, Proposal, Reason, Reply, Revision, State};
-use holm_raft::handle::{Handle, ProposeError, Published};
+use holm_raft::handle::{Committed, Handle, ProposeError, Published};
 use sha2::{Digest, Sha256};
 
 use super::extract::Named;
@@ -146,9 +146,9 @@ pub async fn perform(
             build(&published.state)?
         }
     };
-    let reply = propose(raft, intent, command).await?;
-    let published = raft.state();
-    match reply {
+    let committed = propose(raft, intent, command).await?;
+    let published = applied(raft, committed.log_index).await?;
+    match committed.reply {
         Reply::Done(done) => Ok(Accepted { done, duplicate: false, published }),
         Reply::Rejected(reason) => Err(reason.into()),
         Reply::Duplicate(before) => match *before {
@@ -160,7 +160,7 @@ pub async fn perform(
 }
 
 /// Proposes until there is an answer or the time is up. Sending again is safe: the key is the same.
-async fn propose(raft: &Handle, intent: &Intent, command: Command) -> Result<Reply> {
+async fn propose(raft: &Handle, intent: &Intent, command: Command) -> Result<Committed> {
     let seen = intent.seen.unwrap_or(raft.state().state.revision);
     let actor = Actor { name: ACTOR.to_owned(), project: PROJECT.to_owned() };
     let proposal = Proposal { key: Some(intent.key.clone()), seen, actor, command };
@@ -169,7 +169,7 @@ async fn propose(raft: &Handle, intent: &Intent, command: Command) -> Result<Rep
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         match raft.propose(proposal.clone(), left).await {
-            Ok(committed) => return Ok(committed.reply),
+            Ok(committed) => return Ok(committed),
             Err(error) => {
                 let last = deadline.saturating_duration_since(Instant::now()) <= RETRY_PAUSE;
                 // Once one attempt may have taken effect, a later refusal does not settle it.
@@ -184,6 +184,22 @@ async fn propose(raft: &Handle, intent: &Intent, command: Command) -> Result<Rep
                 tokio::time::sleep(RETRY_PAUSE).await;
             }
         }
+    }
+}
+
+/// This node's state once it holds the entry: what the client reads here next contains its write.
+async fn applied(raft: &Handle, log_index: u64) -> Result<Arc<Published>> {
+    let mut updates = raft.watch();
+    let applied = updates.wait_for(|published| published.log_index >= log_index);
+    match tokio::time::timeout(READ_TIMEOUT, applied).await {
+        Ok(Ok(published)) => Ok(Arc::clone(&published)),
+        _ => Err(Failure::new(
+            Code::OutcomeUnknown,
+            format!(
+                "it is committed at log index {log_index}, but this node lags and cannot show the outcome"
+            ),
+        )
+        .hint("send it again with the same Idempotency-Key, perhaps to another node")),
     }
 }
 

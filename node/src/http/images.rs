@@ -1,0 +1,258 @@
+//! `/v1/images`: list, show, delete, import, and the bytes themselves. An import streams to disk on the node
+//! that is asked, is verified there, and becomes a record only when it is whole; the other nodes pull it.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, StatusCode, request};
+use axum::response::Response;
+use futures::StreamExt;
+use holm_api::{Code, CreateImageQuery, Deleted, Image, List, ListQuery, ReadQuery, header as holm};
+use holm_model::reply::{Kind, Outcome};
+use holm_model::{Command, ImageId, Reason, State as Model, command, image, limits};
+use holm_vmm::image_check;
+use holm_vmm::image_store::{self, Stored};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use uuid::Uuid;
+
+use super::answer::Answer;
+use super::extract::{Change, Named, NoBody, Query, drain};
+use super::openapi::WriteHeaders;
+use super::page::Page;
+use super::problem::{Failure, Result};
+use super::proxy::{forward, was_forwarded};
+use super::range::serve;
+use super::read::{READ_TIMEOUT, Snapshot};
+use super::write::{Accepted, Basis, Intent, perform};
+use super::{PROJECT, convert};
+use crate::app::{App, Shared, chain};
+
+/// An upload that brings nothing for this long has been given up.
+const UPLOAD_IDLE: Duration = Duration::from_secs(60);
+
+pub fn routes() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new().routes(routes!(create, list)).routes(routes!(show, delete)).routes(routes!(data))
+}
+
+/// Import an image: the body is its bytes.
+#[utoipa::path(post, path = "/v1/images", tag = "images",
+    params(CreateImageQuery, WriteHeaders,
+        ("Holm-Sha256" = Option<String>, Header, description = "What the bytes must hash to, in hex")),
+    request_body(content = Vec<u8>, content_type = "application/octet-stream"),
+    responses((status = 201, body = Image)))]
+async fn create(
+    State(app): State<Shared>,
+    query: Result<Query<CreateImageQuery>>,
+    request: Request,
+) -> Result<Answer<Image>> {
+    let (parts, body) = request.into_parts();
+    let admitted = match query {
+        Ok(Query(query)) => admit(&app, &parts, query).await,
+        Err(failure) => Err(failure),
+    };
+    let accepted = match admitted {
+        Ok(Admitted::New(import)) => import_bytes(&app, import, body).await?,
+        refused => {
+            // Read to its end, so that the sender gets the answer and not a broken connection.
+            drain(body).await;
+            match refused? {
+                Admitted::Before(accepted) => accepted,
+                Admitted::New(_) => unreachable!("matched above"),
+            }
+        }
+    };
+    let Outcome::Image(id) = accepted.done.outcome else { return Err(Failure::unexpected(&accepted)) };
+    let state = &accepted.published.state;
+    let image = state.images.get(&id).ok_or_else(|| Failure::gone(Kind::Image, &accepted))?;
+    let image = convert::image(state, image);
+    let (location, revision) = (format!("/v1/images/{}", image.id), image.revision);
+    Ok(Answer::accepted(StatusCode::CREATED, &accepted, image).location(location).etag(revision))
+}
+
+/// An import that may go on, once its head has been looked at.
+struct Import {
+    name: String,
+    kind: image::ImageKind,
+    sha256: Option<String>,
+    intent: Intent,
+}
+
+enum Admitted {
+    New(Import),
+    /// It was done before; this is the repetition.
+    Before(Accepted),
+}
+
+async fn admit(app: &App, parts: &request::Parts, query: CreateImageQuery) -> Result<Admitted> {
+    limits::name("name", &query.name)?;
+    let sha256 = announced_sha256(&parts.headers)?;
+    let canonical = sha256.as_deref().unwrap_or_default();
+    let intent = Intent::new(&parts.method, &parts.uri, &parts.headers, canonical.as_bytes())?;
+    intent.refuse_if_match()?;
+    let published = app.raft.read(READ_TIMEOUT).await?;
+    if let Some(done) = intent.answered(&published.state)? {
+        return Ok(Admitted::Before(Accepted { done, duplicate: true, published }));
+    }
+    if published.state.find_image(PROJECT, &query.name).is_some() {
+        return Err(Reason::NameTaken { kind: Kind::Image, name: query.name }.into());
+    }
+    let kind = convert::image_kind(query.kind);
+    Ok(Admitted::New(Import { name: query.name, kind, sha256, intent }))
+}
+
+fn announced_sha256(headers: &HeaderMap) -> Result<Option<String>> {
+    let Some(value) = headers.get(holm::SHA256) else { return Ok(None) };
+    let digest = value.to_str().unwrap_or_default().to_ascii_lowercase();
+    if digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        Ok(Some(digest))
+    } else {
+        Err(Failure::new(Code::InvalidHeader, "`Holm-Sha256` must be 64 hex digits").field("Holm-Sha256"))
+    }
+}
+
+async fn import_bytes(app: &App, import: Import, body: Body) -> Result<Accepted> {
+    let stored = receive(app, &import, body).await?;
+    check(app, &import, &stored).await?;
+    let id = ImageId(Uuid::now_v7());
+    perform(&app.raft, &import.intent, Basis::Local, |_| {
+        Ok(Command::CreateImage(command::CreateImage {
+            id,
+            name: import.name.clone(),
+            kind: import.kind,
+            size_bytes: stored.size_bytes,
+            sha256: stored.sha256.clone(),
+            holder: app.raft.node_id(),
+        }))
+    })
+    .await
+}
+
+/// Streams the body into the image store. What is not whole, or not what was announced, leaves nothing.
+async fn receive(app: &App, import: &Import, body: Body) -> Result<Stored> {
+    let truncated = |why: String| {
+        Failure::new(Code::TruncatedUpload, format!("{why}; nothing was stored")).hint("upload it again")
+    };
+    let mut upload = app.images.begin().map_err(store_failure)?;
+    let mut body = body.into_data_stream();
+    loop {
+        let chunk = tokio::time::timeout(UPLOAD_IDLE, body.next())
+            .await
+            .map_err(|_| truncated(format!("no bytes came for {} s", UPLOAD_IDLE.as_secs())))?;
+        match chunk {
+            Some(Ok(bytes)) => {
+                if let Err(error) = upload.write(bytes).await {
+                    drain(Body::from_stream(body)).await;
+                    return Err(store_failure(error));
+                }
+            }
+            Some(Err(error)) => return Err(truncated(format!("the upload ended early: {error}"))),
+            None => break,
+        }
+    }
+    upload.finish(import.sha256.as_deref()).await.map_err(store_failure)
+}
+
+/// Whether the bytes are what they are said to be. Refused ones stay as an orphan for the agent to remove:
+/// another image may have the same.
+async fn check(app: &App, import: &Import, stored: &Stored) -> Result<()> {
+    let Some(path) = app.images.path(&stored.sha256) else {
+        return Err(Failure::new(Code::Internal, "the stored image has disappeared"));
+    };
+    let kind = import.kind;
+    let checked = tokio::task::spawn_blocking(move || image_check::check(&path, kind)).await;
+    checked.map_err(|error| Failure::new(Code::Internal, error.to_string()))?.map_err(|refusal| match refusal
+    {
+        image_check::Refusal::Empty => {
+            Failure::new(Code::InvalidField, "body: the image is empty").field("body")
+        }
+        image_check::Refusal::Io(error) => Failure::new(Code::Internal, format!("cannot read it: {error}")),
+        refusal => Failure::new(Code::InvalidField, format!("kind: {refusal}")).field("kind"),
+    })
+}
+
+fn store_failure(error: image_store::Error) -> Failure {
+    Failure::new(Code::Internal, chain(&error))
+}
+
+/// List images, oldest first.
+#[utoipa::path(get, path = "/v1/images", tag = "images", params(ListQuery),
+    responses((status = 200, body = List<Image>)))]
+async fn list(State(app): State<Shared>, Query(query): Query<ListQuery>) -> Result<Answer<List<Image>>> {
+    let page = Page::<ImageId>::new(query.limit, query.marker.as_deref())?;
+    let snapshot = Snapshot::take(&app.raft, query.consistency).await?;
+    let state = snapshot.state();
+    let rest = state.images.range(page.start()).filter(|(_, image)| image.project == PROJECT);
+    let list = page.cut(state.revision, rest, |image| convert::image(state, image));
+    Ok(Answer::read(&snapshot, list))
+}
+
+/// Show an image.
+#[utoipa::path(get, path = "/v1/images/{image}", tag = "images",
+    params(("image" = String, Path, description = "Name or id"), ReadQuery),
+    responses((status = 200, body = Image)))]
+async fn show(
+    State(app): State<Shared>,
+    Named(name): Named,
+    Query(query): Query<ReadQuery>,
+) -> Result<Answer<Image>> {
+    let snapshot = Snapshot::take(&app.raft, query.consistency).await?;
+    let image = convert::image(snapshot.state(), find(snapshot.state(), &name)?);
+    let revision = image.revision;
+    Ok(Answer::read(&snapshot, image).etag(revision))
+}
+
+/// Delete an image. Refused while a VM uses it.
+#[utoipa::path(delete, path = "/v1/images/{image}", tag = "images",
+    params(("image" = String, Path, description = "Name or id"), WriteHeaders),
+    responses((status = 202, body = Deleted)))]
+async fn delete(
+    State(app): State<Shared>,
+    name: Named,
+    Change { intent, .. }: Change<NoBody>,
+) -> Result<Answer<Deleted>> {
+    let before = app.raft.state();
+    let accepted = perform(&app.raft, &intent, Basis::of(&name), |state| {
+        let id = find(state, &name.0)?.id;
+        Ok(Command::DeleteImage(command::DeleteImage { id, expected: intent.expected }))
+    })
+    .await?;
+    let Outcome::Image(id) = accepted.done.outcome else { return Err(Failure::unexpected(&accepted)) };
+    let known = before.state.images.get(&id).map(|image| image.name.clone());
+    Ok(Answer::deleted(&accepted, id.to_string(), known))
+}
+
+/// The image's bytes, from this node or one that has them. Takes `Range`.
+#[utoipa::path(get, path = "/v1/images/{image}/data", tag = "images",
+    params(("image" = String, Path, description = "Name or id"), ReadQuery,
+        ("Range" = Option<String>, Header, description = "One range of bytes")),
+    responses((status = 200, body = Vec<u8>, content_type = "application/octet-stream"),
+        (status = 206, body = Vec<u8>, content_type = "application/octet-stream")))]
+async fn data(
+    State(app): State<Shared>,
+    Named(name): Named,
+    Query(query): Query<ReadQuery>,
+    request: Request,
+) -> Result<Response> {
+    let snapshot = Snapshot::take(&app.raft, query.consistency).await?;
+    let state = snapshot.state();
+    let image = find(state, &name)?;
+    if let Some(path) = app.images.path(&image.sha256) {
+        return serve(&path, &image.sha256, request.headers()).await;
+    }
+    let me = app.raft.node_id();
+    let others = image.holders.iter().filter(|holder| **holder != me);
+    let holder = others.filter_map(|holder| state.nodes.get(holder)).max_by_key(|node| node.up);
+    match holder {
+        Some(holder) if !was_forwarded(request.headers()) => forward(&app, holder, request).await,
+        _ => {
+            Err(Failure::new(Code::Unavailable, format!("the bytes of image `{}` are not here", image.name))
+                .hint("its `holders` have them"))
+        }
+    }
+}
+
+fn find<'a>(state: &'a Model, name: &str) -> Result<&'a image::Image> {
+    state.find_image(PROJECT, name).ok_or_else(|| Failure::not_found(Kind::Image, name))
+}
