@@ -1,0 +1,75 @@
+//! Three real members in one process: writes through any of them, a leader that goes, nodes that come back.
+
+mod support;
+
+use std::time::Duration;
+
+use support::{Cluster, PATIENCE, done, eventually, flavor, has_flavor, keyed, quick};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_through_any_node_is_seen_there_at_once_and_everywhere_soon() {
+    let mut cluster = Cluster::new(3, quick()).await;
+    for at in 0..3 {
+        let node = cluster.node(at);
+        let name = format!("f{at}");
+        let committed = node.propose(keyed(node, flavor(&name, 0)), PATIENCE).await.unwrap();
+        assert!(done(&committed.reply), "{:?}", committed.reply);
+        assert!(has_flavor(node, &name), "a client sees its own write where it made it");
+    }
+    cluster.converge().await;
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_node_leads_when_the_leader_goes_and_the_old_one_comes_back() {
+    let mut cluster = Cluster::new(3, quick()).await;
+    let old = cluster.leader().await;
+    let node = cluster.node(old);
+    node.propose(keyed(node, flavor("before", 0)), PATIENCE).await.unwrap();
+    cluster.stop(old).await;
+
+    let new = cluster.leader().await;
+    assert_ne!(new, old);
+    let other = (0..3).find(|at| *at != old && *at != new).unwrap();
+    let node = cluster.node(other);
+    node.propose(keyed(node, flavor("meanwhile", 0)), PATIENCE).await.unwrap();
+
+    cluster.start(old).await;
+    let state = cluster.node(old).read(PATIENCE).await.unwrap();
+    assert!(state.state.find_flavor("before").is_some());
+    assert!(state.state.find_flavor("meanwhile").is_some());
+    cluster.converge().await;
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_nodes_restart_with_everything_acknowledged() {
+    let mut cluster = Cluster::new(3, quick()).await;
+    for n in 0..20 {
+        let node = cluster.node(n % 3);
+        node.propose(keyed(node, flavor(&format!("f{n}"), 0)), PATIENCE).await.unwrap();
+    }
+    cluster.stop_all().await;
+    for at in 0..3 {
+        cluster.start(at).await;
+    }
+    for at in 0..3 {
+        let state = cluster.node(at).read(PATIENCE).await.unwrap();
+        assert_eq!(state.state.flavors.len(), 20);
+    }
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn leadership_goes_where_it_is_sent() {
+    let mut cluster = Cluster::new(3, quick()).await;
+    let old = cluster.leader().await;
+    let target = support::id(cluster.node((old + 1) % 3));
+    let taken = cluster.node(old).transfer_leadership(Some(target)).await.unwrap();
+    assert_eq!(taken, target);
+    eventually("the target leads", || cluster.node((old + 1) % 3).status().borrow().leading).await;
+    let node = cluster.node(old);
+    assert!(node.propose_here(flavor("x", 0), "test").await.is_err());
+    node.propose(keyed(node, flavor("x", 0)), Duration::from_secs(5)).await.unwrap();
+    cluster.stop_all().await;
+}

@@ -1,0 +1,202 @@
+//! Real members in this process: real stores, real sockets, a faster pace.
+#![allow(dead_code, reason = "every test binary uses its own part")]
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use holm_model::command::CreateFlavor;
+use holm_model::flavor::Size;
+use holm_model::{Actor, Command, FlavorId, IdempotencyKey, NodeId, Proposal, Reply};
+use holm_raft::{Config, Handle, Timing, init_cluster, join_cluster, start};
+use tempfile::TempDir;
+use uuid::Uuid;
+
+/// Long enough for a slow machine; nothing waits this long when all is well.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A node's place: its directory and address outlive its runs.
+pub struct Place {
+    pub dir: TempDir,
+    pub addr: SocketAddr,
+    pub timing: Timing,
+}
+
+pub struct Cluster {
+    pub places: Vec<Place>,
+    pub nodes: Vec<Option<Handle>>,
+}
+
+pub fn quick() -> Timing {
+    Timing {
+        heartbeat: Duration::from_millis(100),
+        election_min: Duration::from_millis(250),
+        election_max: Duration::from_millis(450),
+        ..Timing::default()
+    }
+}
+
+/// An address nobody listens on at present.
+pub fn free_addr() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+impl Place {
+    pub fn new(timing: Timing) -> Self {
+        Self { dir: tempfile::tempdir().unwrap(), addr: free_addr(), timing }
+    }
+
+    pub fn data_dir(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    pub async fn start(&self) -> Handle {
+        start(self.config()).await.unwrap()
+    }
+
+    pub fn config(&self) -> Config {
+        Config {
+            data_dir: self.data_dir(),
+            listen: self.addr,
+            advertise: self.addr.to_string(),
+            timing: self.timing.clone(),
+        }
+    }
+}
+
+impl Cluster {
+    /// One node that leads itself.
+    pub async fn one(timing: Timing) -> Self {
+        let place = Place::new(timing);
+        let addr = place.addr.to_string();
+        init_cluster(&place.data_dir(), "test", "node-1", &addr, "127.0.0.1:1").unwrap();
+        let node = place.start().await;
+        eventually("the first node leads", || node.status().borrow().leading).await;
+        Self { places: vec![place], nodes: vec![Some(node)] }
+    }
+
+    /// `count` voters.
+    pub async fn new(count: usize, timing: Timing) -> Self {
+        let mut cluster = Self::one(timing.clone()).await;
+        for _ in 1..count {
+            cluster.join(timing.clone()).await;
+        }
+        cluster.voters(count).await;
+        cluster
+    }
+
+    pub async fn join(&mut self, timing: Timing) -> usize {
+        let place = Place::new(timing);
+        let seeds: Vec<String> = self.places.iter().map(|place| place.addr.to_string()).collect();
+        let name = format!("node-{}", self.places.len() + 1);
+        let addr = place.addr.to_string();
+        join_cluster(&place.data_dir(), &seeds, &name, &addr, "127.0.0.1:1", PATIENCE).await.unwrap();
+        self.nodes.push(Some(place.start().await));
+        self.places.push(place);
+        self.nodes.len() - 1
+    }
+
+    pub async fn voters(&self, count: usize) {
+        eventually("all are voters", || {
+            self.running().all(|node| node.status().borrow().voters.len() == count)
+        })
+        .await;
+    }
+
+    pub fn running(&self) -> impl Iterator<Item = &Handle> {
+        self.nodes.iter().flatten()
+    }
+
+    pub fn node(&self, at: usize) -> &Handle {
+        self.nodes[at].as_ref().unwrap()
+    }
+
+    /// Position of the node that leads, once one does.
+    pub async fn leader(&self) -> usize {
+        let leading = || {
+            self.nodes
+                .iter()
+                .position(|node| node.as_ref().is_some_and(|node| node.status().borrow().leading))
+        };
+        eventually("some node leads", || leading().is_some()).await;
+        leading().unwrap()
+    }
+
+    pub async fn stop(&mut self, at: usize) {
+        self.nodes[at].take().unwrap().stop().await;
+    }
+
+    pub async fn start(&mut self, at: usize) {
+        self.nodes[at] = Some(self.places[at].start().await);
+    }
+
+    /// All running nodes hold the same state.
+    pub async fn converge(&self) {
+        eventually("all replicas are equal", || {
+            let mut hashes = self.running().map(|node| holm_model::snapshot::hash(&node.state().state));
+            let first = hashes.next();
+            hashes.all(|hash| Some(hash) == first)
+        })
+        .await;
+    }
+
+    pub async fn stop_all(&mut self) {
+        for node in self.nodes.iter_mut().filter_map(Option::take) {
+            node.stop().await;
+        }
+    }
+}
+
+/// Waits until `condition` holds.
+pub async fn eventually(what: &str, condition: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !condition() {
+        assert!(begun.elapsed() < PATIENCE, "not in {PATIENCE:?}: {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+pub fn actor() -> Actor {
+    Actor { name: "test".to_owned(), project: "default".to_owned() }
+}
+
+/// Creates a flavor: a small write with an effect that can be looked up.
+pub fn flavor(name: &str, padding: usize) -> Command {
+    let extra_specs = if padding == 0 {
+        std::collections::BTreeMap::new()
+    } else {
+        std::collections::BTreeMap::from([("padding".to_owned(), "x".repeat(padding))])
+    };
+    Command::CreateFlavor(CreateFlavor {
+        id: FlavorId(Uuid::new_v4()),
+        name: name.to_owned(),
+        size: Size { vcpus: 1, memory_mib: 64, disk_gib: 0 },
+        extra_specs,
+    })
+}
+
+/// A proposal as a client makes it: with a key.
+pub fn keyed(node: &Handle, command: Command) -> Proposal {
+    let key = IdempotencyKey { key: Uuid::new_v4().to_string(), fingerprint: "f".repeat(64) };
+    Proposal { key: Some(key), seen: node.state().state.revision, actor: actor(), command }
+}
+
+pub fn done(reply: &Reply) -> bool {
+    match reply {
+        Reply::Done(_) => true,
+        Reply::Duplicate(original) => done(original),
+        Reply::Rejected(_) => false,
+    }
+}
+
+pub fn has_flavor(node: &Handle, name: &str) -> bool {
+    node.state().state.find_flavor(name).is_some()
+}
+
+pub fn id(node: &Handle) -> NodeId {
+    node.node_id()
+}
+
+pub fn remove(path: &Path) {
+    if path.is_dir() { std::fs::remove_dir_all(path).unwrap() } else { std::fs::remove_file(path).unwrap() }
+}
