@@ -1,16 +1,29 @@
-//! `cargo xtask bench`: what the design has a budget for, in one run and one table.
+//! `cargo xtask bench`: what the design has a budget for, in one run and one table. Daemons, command line
+//! and the load's clients are release builds; daemons keep their data on the disk of the target folder,
+//! fsync included.
 
+mod boot;
+mod creates;
 mod etcd;
+mod failover;
 mod load;
+mod memory;
+mod placement;
 mod report;
+mod writes;
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
+use anyhow::Context;
 use clap::Args;
+use report::{Measurement, Report};
 
-use crate::workspace;
-use report::Report;
+use crate::dev_cluster::DevCluster;
+use crate::process;
+use crate::workspace::{self, Profile, Programs};
 
 #[derive(Clone, Debug, Args)]
 pub struct Arguments {
@@ -22,25 +35,156 @@ pub struct Arguments {
     quick: bool,
 }
 
+/// How much of everything.
+struct Extent {
+    write_time: Duration,
+    creates: usize,
+    batch: usize,
+    boots: usize,
+    kills: usize,
+}
+
+impl Extent {
+    fn of(arguments: &Arguments) -> Self {
+        if arguments.quick {
+            Self { write_time: Duration::from_secs(2), creates: 20, batch: 200, boots: 3, kills: 2 }
+        } else {
+            Self { write_time: Duration::from_secs(10), creates: 300, batch: 10_000, boots: 30, kills: 10 }
+        }
+    }
+}
+
+const CLIENTS: [usize; 3] = [1, 64, 256];
+
 /// Measures and prints.
 ///
 /// # Errors
 /// When something cannot be measured that should be.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let mut report = Report::default();
-    let folder = tempfile::tempdir_in(workspace::root().join("target"))?;
-    if let Some(etcd) = etcd::Etcd::start(folder.path())? {
-        for clients in [1, 64, 256] {
-            report.add([load::run(
-                &format!("etcd {clients}"),
-                etcd.writers(clients),
-                Duration::from_secs(3),
-            )?]);
-        }
+    if cfg!(debug_assertions) {
+        return run_as_release(arguments);
     }
+    let programs = workspace::build(Profile::Release)?;
+    let mut report = Report::default();
+    let result = measure(&programs, arguments, &mut report);
+    // What was measured before a failure is shown too.
+    println!();
     report.print();
     if let Some(file) = &arguments.json {
         report.write_json(file)?;
     }
+    result
+}
+
+/// A slow client would measure itself.
+fn run_as_release(arguments: &Arguments) -> anyhow::Result<()> {
+    let mut again = workspace::cargo(&["run", "--quiet", "--release", "--package", "xtask", "--", "bench"]);
+    if arguments.quick {
+        again.arg("--quick");
+    }
+    if let Some(file) = &arguments.json {
+        again.arg("--json").arg(std::path::absolute(file)?);
+    }
+    process::show(&mut again)
+}
+
+fn measure(programs: &Programs, arguments: &Arguments, report: &mut Report) -> anyhow::Result<()> {
+    let extent = Extent::of(arguments);
+    let parent = programs.holmd.ancestors().nth(2).context("the target folder")?;
+
+    eprintln!("placement decisions");
+    report.add(placement::measure(arguments.quick)?);
+
+    measure_etcd(parent, &extent, report)?;
+
+    eprintln!("three daemons, hypervisor simulated");
+    let cluster = DevCluster::up(programs, parent, 3, "simulated")?;
+    report.add(memory::daemons(&cluster, "idle", "target < 50")?);
+    for clients in CLIENTS {
+        let name = format!("Holm, replicated writes, {clients} clients");
+        report.add([load::run(&name, writes::writers(&cluster, clients)?, extent.write_time)?]);
+    }
+    compare(report);
+    prepare(programs, &cluster)?;
+    report.add(creates::one_by_one(&cluster, extent.creates)?);
+    report.add(creates::batch(&cluster, extent.batch)?);
+    report.add(memory::daemons(&cluster, "after the load", "the log's cache and the window included")?);
+    report.add(failover::measure(&cluster, extent.kills)?);
+    cluster.down()?;
+
+    measure_guests(programs, parent, &extent, report)
+}
+
+fn measure_etcd(parent: &Path, extent: &Extent, report: &mut Report) -> anyhow::Result<()> {
+    let folder = tempfile::Builder::new().prefix("etcd-").tempdir_in(parent)?;
+    let Some(etcd) = etcd::Etcd::start(folder.path())? else {
+        report.note("etcd is not on PATH: there is nothing to compare the writes with".to_owned());
+        return Ok(());
+    };
+    eprintln!("{}", etcd.version);
+    for clients in CLIENTS {
+        let name = format!("etcd, replicated writes, {clients} clients");
+        let measurement = load::run(&name, etcd.writers(clients), extent.write_time)?;
+        report.add([Measurement { note: format!("{}; {}", etcd.version, measurement.note), ..measurement }]);
+    }
+    Ok(())
+}
+
+/// Holm's writes over etcd's.
+fn compare(report: &mut Report) {
+    for clients in CLIENTS {
+        let of = |whose: &str| report.value(&format!("{whose}, replicated writes, {clients} clients"));
+        if let (Some(holm), Some(etcd)) = (of("Holm"), of("etcd")) {
+            let note = if clients == 64 { "target > 1" } else { "" };
+            report.add([Measurement::number(
+                &format!("Holm / etcd, {clients} clients"),
+                "×",
+                holm / etcd,
+                note,
+            )]);
+        }
+    }
+}
+
+/// A flavor and an image to make VMs of.
+fn prepare(programs: &Programs, cluster: &DevCluster) -> anyhow::Result<PathBuf> {
+    let guest = cluster.scratch().join("guest.elf");
+    process::capture(Command::new(&programs.holmd).args(["test-guest", "--variant", "banner"]).arg(&guest))?;
+    let flavor = ["flavor", "create", "bench", "--vcpus", "1", "--memory-mib", "16", "--disk-gib", "0"];
+    process::capture(&mut cluster.holm(&flavor)?)?;
+    let image = ["image", "import", "--name", "guest", "--kind", "kernel"];
+    process::capture(cluster.holm(&image)?.arg(&guest))?;
+    Ok(guest)
+}
+
+fn measure_guests(
+    programs: &Programs,
+    parent: &Path,
+    extent: &Extent,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    if let Err(reason) = real_guests() {
+        report.note(format!("no real guests, so neither boot times nor shims: {reason:#}"));
+        return Ok(());
+    }
+    eprintln!("three daemons, Cloud Hypervisor");
+    let cluster = DevCluster::up(programs, parent, 3, "cloud-hypervisor")?;
+    let guest = prepare(programs, &cluster)?;
+    report.add(boot::bare(&guest, extent.boots)?);
+    report.add(boot::holm(&cluster, extent.boots)?);
+    for n in 0..3 {
+        let name = format!("resident-{n}");
+        process::capture(
+            &mut cluster.holm(&["vm", "create", &name, "--flavor", "bench", "--image", "guest"])?,
+        )?;
+    }
+    report.add(memory::shims(&cluster)?);
+    cluster.down()
+}
+
+/// Whether guests can run here.
+fn real_guests() -> anyhow::Result<()> {
+    process::capture(Command::new("cloud-hypervisor").arg("--version"))?;
+    fs::OpenOptions::new().read(true).write(true).open("/dev/kvm").context("cannot open /dev/kvm")?;
     Ok(())
 }

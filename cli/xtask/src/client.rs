@@ -50,6 +50,19 @@ impl Client {
         answer(path, self.agent.delete(format!("{}{path}", self.base)).call())
     }
 
+    /// GET of an answer that is not JSON.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub fn get_bytes(&self, path: &str) -> anyhow::Result<Vec<u8>> {
+        let mut response =
+            self.agent.get(format!("{}{path}", self.base)).call().with_context(|| path.to_owned())?;
+        if !response.status().is_success() {
+            bail!("{path}: {}", response.status());
+        }
+        Ok(response.body_mut().read_to_vec()?)
+    }
+
     /// GET of an answer that is read as it comes.
     ///
     /// # Errors

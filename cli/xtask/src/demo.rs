@@ -11,7 +11,7 @@ use crate::dev_cluster::{DevCluster, DevNode};
 use crate::interrupt;
 use crate::probe;
 use crate::process;
-use crate::workspace::{self, Profile, Programs};
+use crate::workspace::{self, Profile};
 
 /// VMs before the leader dies.
 const VMS: usize = 3;
@@ -31,7 +31,7 @@ pub fn run() -> anyhow::Result<()> {
     let simulated = say_hypervisor(&cluster)?;
 
     step("Importing the test guest: an ELF file of a few hundred bytes that prints one line and halts");
-    import_guest(&programs, &cluster)?;
+    import_guest(&cluster)?;
 
     step("Creating VMs, each through another node");
     holm(&cluster, &["flavor", "create", "tiny", "--vcpus", "1", "--memory-mib", "64", "--disk-gib", "0"])?;
@@ -43,7 +43,7 @@ pub fn run() -> anyhow::Result<()> {
 
     step("Killing the leader with SIGKILL");
     let leader = cluster.leader()?;
-    println!("{} leads, pid {}: kill -9", leader.name, leader.pid);
+    println!("{} leads, pid {}: kill -9", leader.name, leader.process.pid);
     let unavailable = kill_leader(&cluster, &leader)?;
     println!(
         "writes were unavailable for {} ms (from the kill to the first acknowledged write)",
@@ -103,20 +103,19 @@ fn say_hypervisor(cluster: &DevCluster) -> anyhow::Result<bool> {
     Ok(simulated.is_some())
 }
 
-fn import_guest(programs: &Programs, cluster: &DevCluster) -> anyhow::Result<()> {
+fn import_guest(cluster: &DevCluster) -> anyhow::Result<()> {
     let file = cluster.scratch().join("guest.elf");
-    let mut write = std::process::Command::new(&programs.holmd);
-    process::capture(write.args(["test-guest", "--variant", "banner"]).arg(&file))?;
     let file = file.to_str().context("the temporary folder's name is not UTF-8")?;
-    holm(cluster, &["image", "import", file, "--name", "guest", "--kind", "kernel"])
+    holm(cluster, &["dev", "guest", file])?;
+    holm(cluster, &["image", "import", file, "--name", "guest"])
 }
 
 fn create_vm(cluster: &DevCluster, through: &DevNode, name: &str) -> anyhow::Result<()> {
     let arguments = ["vm", "create", name, "--flavor", "tiny", "--image", "guest", "--timeout", "60s"];
-    println!("$ holm --endpoint {} {}", through.endpoint, arguments.join(" "));
+    println!("$ holm --endpoint {} {}", through.endpoint(), arguments.join(" "));
     let start = Instant::now();
     let mut command = cluster.holm(&arguments)?;
-    print!("{}", process::capture(command.env("HOLM_ENDPOINTS", &through.endpoint))?);
+    print!("{}", process::capture(command.env("HOLM_ENDPOINTS", through.endpoint()))?);
     let vm = vm(cluster, name)?;
     if vm["status"] != "ACTIVE" {
         bail!("{name} is {} after `holm vm create`: {vm}", vm["status"]);
@@ -146,6 +145,6 @@ fn first_console_line(cluster: &DevCluster, name: &str, simulated: bool) -> anyh
 
 fn kill_leader(cluster: &DevCluster, leader: &DevNode) -> anyhow::Result<Duration> {
     let others = cluster.nodes()?.into_iter().filter(|node| node.name != leader.name);
-    let endpoints: Vec<String> = others.map(|node| node.endpoint).collect();
+    let endpoints: Vec<String> = others.map(|node| node.endpoint()).collect();
     probe::unavailability("demo-probe", &endpoints, || cluster.kill(leader))
 }

@@ -15,8 +15,8 @@ use crate::interrupt;
 use crate::process::{self, Process};
 use crate::workspace::Programs;
 
-/// How long a cluster may take to get ready after a start.
-const READY_LIMIT: Duration = Duration::from_secs(60);
+/// How long a cluster may be without a leader.
+const LEADER_LIMIT: Duration = Duration::from_secs(30);
 
 /// The running daemons.
 #[derive(Debug)]
@@ -32,13 +32,28 @@ pub struct DevCluster {
 #[derive(Clone, Debug, Deserialize)]
 pub struct DevNode {
     pub name: String,
+    /// `host:port` of its API.
+    api: String,
+    pub process: DevProcess,
+}
+
+/// Its latest run.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub struct DevProcess {
     pub pid: i32,
-    pub endpoint: String,
+    start_ticks: u64,
 }
 
 #[derive(Deserialize)]
 struct DevFile {
     nodes: Vec<DevNode>,
+}
+
+impl DevNode {
+    /// Base URL of its API.
+    pub fn endpoint(&self) -> String {
+        format!("http://{}", self.api)
+    }
 }
 
 impl DevCluster {
@@ -73,20 +88,7 @@ impl DevCluster {
                 .arg("--dir")
                 .arg(self.dir()),
         )?;
-        for node in self.nodes()? {
-            self.wait_ready(&node)?;
-        }
         Ok(())
-    }
-
-    fn wait_ready(&self, node: &DevNode) -> anyhow::Result<()> {
-        let client = Client::new(&node.endpoint, Duration::from_secs(5));
-        let ready = || {
-            let healthy = client.get("/health").is_ok();
-            let up = client.get(&format!("/v1/nodes/{}", node.name)).is_ok_and(|record| record["up"] == true);
-            Ok((healthy && up).then_some(()))
-        };
-        interrupt::wait_for(&format!("node {} to be ready", node.name), READY_LIMIT, ready)
     }
 
     /// The folder that `holm dev --dir` is given.
@@ -116,9 +118,9 @@ impl DevCluster {
     /// When none does within a while.
     pub fn leader(&self) -> anyhow::Result<DevNode> {
         let nodes = self.nodes()?;
-        interrupt::wait_for("a leader", READY_LIMIT, || {
+        interrupt::wait_for("a leader", LEADER_LIMIT, || {
             let named = nodes.iter().find_map(|node| {
-                let client = Client::new(&node.endpoint, Duration::from_secs(5));
+                let client = Client::new(&node.endpoint(), Duration::from_secs(5));
                 let cluster = client.get("/v1/cluster").ok()?;
                 Some(cluster["leader"]["name"].as_str()?.to_owned())
             });
@@ -131,7 +133,9 @@ impl DevCluster {
     /// # Errors
     /// When it does not run, or does not die.
     pub fn kill(&self, node: &DevNode) -> anyhow::Result<()> {
-        let Some(process) = Process::find(node.pid) else { bail!("node {} does not run", node.name) };
+        let running =
+            Process::find(node.process.pid).filter(|process| process.start_time == node.process.start_ticks);
+        let Some(process) = running else { bail!("node {} does not run", node.name) };
         process.kill()
     }
 
@@ -140,7 +144,7 @@ impl DevCluster {
     /// # Errors
     /// When `dev.json` cannot be read.
     pub fn holm(&self, arguments: &[&str]) -> anyhow::Result<Command> {
-        let endpoints: Vec<String> = self.nodes()?.into_iter().map(|node| node.endpoint).collect();
+        let endpoints: Vec<String> = self.nodes()?.iter().map(DevNode::endpoint).collect();
         let mut command = Command::new(&self.programs.holm);
         command.args(arguments).env("HOLM_ENDPOINTS", endpoints.join(","));
         Ok(command)
@@ -148,7 +152,7 @@ impl DevCluster {
 
     fn dev(&self, verb: &str) -> Command {
         let mut command = Command::new(&self.programs.holm);
-        command.args(["dev", verb]).env("HOLM_HOLMD", &self.programs.holmd);
+        command.args(["dev", verb]).env("HOLMD", &self.programs.holmd);
         command
     }
 
