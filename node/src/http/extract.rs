@@ -32,23 +32,19 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self> {
         match axum::extract::Query::<T>::try_from_uri(&parts.uri) {
             Ok(axum::extract::Query(query)) => Ok(Self(query)),
-            Err(rejection) => {
-                let text = rejection.body_text();
-                let message = text.split_once(": ").map_or(text.as_str(), |(_, message)| message);
-                let (field, message) = match quoted(message, "unknown field") {
-                    Some(field) => (Some(field), message),
-                    None => match quoted(message, "missing field") {
-                        Some(field) => (Some(field), message),
-                        None => message.split_once(": ").map_or((None, message), |(f, m)| (Some(f), m)),
-                    },
-                };
-                let failure = Failure::new(Code::InvalidQuery, message);
-                Err(match field {
-                    Some(field) => failure.field(field),
-                    None => failure,
-                })
-            }
+            Err(rejection) => Err(bad_query(&rejection.body_text())),
         }
+    }
+}
+
+/// From axum's words: `Failed to deserialize query string: limit: invalid digit found in string`.
+fn bad_query(text: &str) -> Failure {
+    let message = text.split_once(": ").map_or(text, |(_, message)| message);
+    let failure = Failure::new(Code::InvalidQuery, message);
+    let named = quoted(message, "unknown field").or_else(|| quoted(message, "missing field"));
+    match named.or_else(|| message.split_once(": ").map(|(field, _)| field)) {
+        Some(field) => failure.field(field),
+        None => failure,
     }
 }
 
@@ -173,11 +169,18 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
             return Failure::new(Code::MissingField, format!("`{field}` is missing")).field(field);
         }
         let named = quoted(&message, "duplicate field").map(str::to_owned);
-        let failure = Failure::new(Code::InvalidField, format!("{path}: {message}"));
-        failure.field(named.unwrap_or(path))
+        let field = named.unwrap_or(path);
+        Failure::new(Code::InvalidField, format!("{field}: {}", in_words(&message))).field(field)
     })?;
     deserializer.end().map_err(|error| malformed(&error.to_string()))?;
     Ok(parsed)
+}
+
+/// serde names Rust's types; whoever sends JSON need not know them.
+fn in_words(message: &str) -> String {
+    message
+        .replace("expected u32", "expected a whole number from 0 to 4294967295")
+        .replace("expected u64", "expected a whole number, 0 or more")
 }
 
 fn malformed(message: &str) -> Failure {
@@ -216,6 +219,29 @@ mod tests {
         assert_eq!(refusal::<StopVm>("{} {}"), (Code::MalformedJson, None));
         assert_eq!(refusal::<StopVm>("{"), (Code::MalformedJson, None));
         assert_eq!(refusal::<StopVm>("\u{feff}{}"), (Code::MalformedJson, None));
+    }
+
+    #[test]
+    fn a_bad_query_is_refused_by_the_name_of_its_parameter() {
+        for (query, field) in [
+            ("limit=x", "limit"),
+            ("limit=-1", "limit"),
+            ("limit=1&limit=2", "limit"),
+            ("size=3", "size"),
+            ("consistency=sloppy", "consistency"),
+        ] {
+            let uri: axum::http::Uri = format!("/v1/flavors?{query}").parse().unwrap();
+            let rejection = axum::extract::Query::<holm_api::ListQuery>::try_from_uri(&uri).unwrap_err();
+            let failure = bad_query(&rejection.body_text());
+            assert_eq!(
+                (failure.code, failure.field.as_deref()),
+                (Code::InvalidQuery, Some(field)),
+                "{query}"
+            );
+        }
+        let uri = axum::http::Uri::from_static("/v1/images?kind=kernel");
+        let rejection = axum::extract::Query::<holm_api::CreateImageQuery>::try_from_uri(&uri).unwrap_err();
+        assert_eq!(bad_query(&rejection.body_text()).field.as_deref(), Some("name"));
     }
 
     #[test]

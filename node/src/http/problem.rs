@@ -162,10 +162,8 @@ pub fn render(mut response: Response<Body>, request_id: &str, method: &str, path
     *problem.status_mut() = response.status();
     let headers = problem.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
-    for name in [header::ALLOW, header::CONTENT_RANGE, header::CONNECTION] {
-        if let Some(value) = response.headers_mut().remove(&name) {
-            headers.insert(name, value);
-        }
+    if let Some(value) = response.headers_mut().remove(header::CONTENT_RANGE) {
+        headers.insert(header::CONTENT_RANGE, value);
     }
     if matches!(failure.code, Code::Unavailable | Code::OutcomeUnknown) {
         headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
@@ -191,13 +189,8 @@ fn foreign(response: &Response<Body>, method: &str, path: &str) -> Option<Failur
     }
     Some(match status {
         StatusCode::METHOD_NOT_ALLOWED => {
-            let allow = response.headers().get(header::ALLOW).and_then(|allow| allow.to_str().ok());
-            let failure =
-                Failure::new(Code::MethodNotAllowed, format!("{method} is not possible on `{path}`"));
-            match allow {
-                Some(allow) => failure.hint(format!("possible here: {allow}")),
-                None => failure,
-            }
+            Failure::new(Code::MethodNotAllowed, format!("{method} is not possible on `{path}`"))
+                .hint("the `Allow` header names what is")
         }
         StatusCode::NOT_FOUND => no_such_route(path),
         StatusCode::PAYLOAD_TOO_LARGE => Failure::new(Code::BodyTooLarge, "the body is too large"),

@@ -1,0 +1,272 @@
+//! Every shape of the API, as it is on the wire. A changed snapshot is a changed API.
+
+use std::collections::BTreeMap;
+
+use holm_api::*;
+use insta::assert_json_snapshot;
+use serde_json::json;
+use uuid::Uuid;
+
+fn id(n: u128) -> Uuid {
+    Uuid::from_u128(0x01a2_2c88_f0f8_7341_ad8a_0000_0000_0000 + n)
+}
+
+fn at(second: u32) -> Timestamp {
+    Timestamp(format!("2026-11-30T12:00:{second:02}.000Z"))
+}
+
+fn hypervisor() -> Hypervisor {
+    Hypervisor {
+        kind: HypervisorKind::Simulated,
+        version: String::new(),
+        reason: "/dev/kvm is missing".to_owned(),
+    }
+}
+
+fn vm() -> Vm {
+    let host = |by: &str, message: &str| vm::HostReason {
+        node: "n2".to_owned(),
+        node_id: 2,
+        by: by.to_owned(),
+        message: message.to_owned(),
+    };
+    Vm {
+        id: id(1),
+        name: "web".to_owned(),
+        project: "default".to_owned(),
+        status: VmStatus::Build,
+        task_state: Some(vm::TaskState::Spawning),
+        node: Some("n1".to_owned()),
+        node_id: Some(1),
+        node_up: Some(true),
+        hypervisor: Some(hypervisor()),
+        epoch: Some(7),
+        flavor: vm::VmFlavor { id: id(2), name: "small".to_owned(), vcpus: 1, memory_mib: 64, disk_gib: 0 },
+        image: vm::ImageRef { id: id(3), name: "guest".to_owned() },
+        kernel: None,
+        cmdline: Some("console=ttyS0".to_owned()),
+        requested_node: None,
+        on_no_host: vm::OnNoHost::Queue,
+        availability: vm::Availability::Pinned,
+        power: vm::Power::On,
+        run: 1,
+        fault: Some(vm::Fault {
+            message: "out of memory".to_owned(),
+            node: Some("n2".to_owned()),
+            at: at(3),
+        }),
+        observed: Some(vm::Observed {
+            state: vm::ObservedState::Progress,
+            step: Some("fetching image 40 %".to_owned()),
+            reason: None,
+            run: 1,
+            at: at(4),
+        }),
+        excluded: vec![host("start", "out of memory")],
+        refusals: vec![host("Capacity", "MEMORY_MB: 80 wanted, 12 free of 900")],
+        waiting_since: Some(at(1)),
+        build_deadline: Some(at(59)),
+        created_at: at(0),
+        updated_at: at(4),
+        revision: 9,
+    }
+}
+
+fn node() -> Node {
+    let vcpus = Inventory { total: 4, reserved: 0, allocation_ratio: 4.0, capacity: 16, used: 1 };
+    let disk = Condition { since: at(2), message: "/var/lib/holm is 96 % full".to_owned() };
+    Node {
+        id: 1,
+        name: "n1".to_owned(),
+        peer_addr: "10.0.0.1:7461".to_owned(),
+        api_addr: "10.0.0.1:7460".to_owned(),
+        role: Role::Leader,
+        up: true,
+        up_changed_at: at(1),
+        enabled: false,
+        disabled_reason: Some("disk".to_owned()),
+        version: Some("0.1.0".to_owned()),
+        hypervisor: Some(hypervisor()),
+        inventory: BTreeMap::from([("VCPU".to_owned(), vcpus)]),
+        conditions: BTreeMap::from([("DiskPressure".to_owned(), disk)]),
+        vms: 1,
+        created_at: at(0),
+        revision: 5,
+    }
+}
+
+#[test]
+fn vm_and_its_list() {
+    assert_json_snapshot!(List { items: vec![vm()], next: Some(id(1).to_string()), revision: 12 });
+}
+
+#[test]
+fn a_node() {
+    assert_json_snapshot!(node());
+}
+
+#[test]
+fn flavor_and_image() {
+    let flavor = Flavor {
+        id: id(2),
+        name: "small".to_owned(),
+        vcpus: 1,
+        memory_mib: 64,
+        disk_gib: 0,
+        extra_specs: BTreeMap::from([("hw:cpu_policy".to_owned(), "dedicated".to_owned())]),
+        created_at: at(0),
+        revision: 2,
+    };
+    let image = Image {
+        id: id(3),
+        name: "guest".to_owned(),
+        project: "default".to_owned(),
+        kind: ImageKind::RawDisk,
+        size_bytes: 512,
+        sha256: "0".repeat(64),
+        holders: vec![NodeRef { id: 1, name: "n1".to_owned() }],
+        created_at: at(0),
+        revision: 3,
+    };
+    assert_json_snapshot!((flavor, image));
+}
+
+#[test]
+fn cluster_checkpoint_and_health() {
+    let n1 = NodeRef { id: 1, name: "n1".to_owned() };
+    let member = Member {
+        id: 1,
+        name: "n1".to_owned(),
+        role: Role::Leader,
+        up: true,
+        peer_addr: "10.0.0.1:7461".to_owned(),
+        api_addr: "10.0.0.1:7460".to_owned(),
+        silent_ms: Some(12),
+        matched_index: Some(40),
+    };
+    let cluster = Cluster {
+        id: id(9),
+        name: "edge".to_owned(),
+        created_at: at(0),
+        version: 1,
+        leader: Some(n1.clone()),
+        term: 3,
+        members: vec![member],
+        node: n1,
+        applied_index: 40,
+        last_log_index: 41,
+        snapshot_index: 0,
+        revision: 38,
+    };
+    let checkpoint = Checkpoint {
+        node: "n1".to_owned(),
+        node_id: 1,
+        log_index: 40,
+        revision: 38,
+        state_hash: "0".repeat(64),
+    };
+    let health = Health {
+        live: true,
+        ready: false,
+        reason: Some("no leader".to_owned()),
+        node: "n1".to_owned(),
+        node_id: 1,
+        leader: None,
+        version: "0.1.0".to_owned(),
+        uptime_s: 5,
+        revision: 38,
+    };
+    assert_json_snapshot!((cluster, checkpoint, health));
+}
+
+#[test]
+fn event_explanation_and_delete() {
+    let event = Event {
+        revision: 4,
+        n: 0,
+        at: at(0),
+        kind: EventKind::Vm,
+        id: id(1).to_string(),
+        name: "web".to_owned(),
+        what: "placed".to_owned(),
+        message: "on n1".to_owned(),
+        actor: "controller/placement".to_owned(),
+    };
+    let fits = HostVerdict {
+        node: "n1".to_owned(),
+        node_id: 1,
+        verdict: Verdict::Fits,
+        by: None,
+        message: None,
+        score: Some(1.5),
+        weights: vec![Weight { weigher: "Ram".to_owned(), score: 1.5 }],
+    };
+    let refuses = HostVerdict {
+        node: "n2".to_owned(),
+        node_id: 2,
+        verdict: Verdict::Refuses,
+        by: Some("ComputeStatus".to_owned()),
+        message: Some("the node is down".to_owned()),
+        score: None,
+        weights: vec![],
+    };
+    let explanation = Explanation {
+        vm: "web".to_owned(),
+        vm_id: id(1),
+        status: VmStatus::Build,
+        task_state: Some(vm::TaskState::Scheduling),
+        node: None,
+        summary: "waiting; 1 of 2 nodes fit now, n1 best".to_owned(),
+        hosts: vec![fits, refuses],
+    };
+    let deleted = Deleted { id: id(1).to_string(), name: Some("web".to_owned()), revision: 12 };
+    assert_json_snapshot!((event, explanation, deleted));
+}
+
+#[test]
+fn a_problem() {
+    let code = Code::NameTaken;
+    assert_json_snapshot!(Problem {
+        kind: format!("urn:holm:problem:{code}"),
+        title: code.title().to_owned(),
+        status: code.status(),
+        code,
+        detail: "the VM name `web` is taken".to_owned(),
+        field: Some("name".to_owned()),
+        request_id: id(5).to_string(),
+        hint: None,
+    });
+}
+
+#[test]
+fn every_code_and_its_status() {
+    let codes: BTreeMap<&str, u16> = Code::ALL.iter().map(|code| (code.as_str(), code.status())).collect();
+    assert_eq!(codes.len(), Code::ALL.len(), "codes are distinct");
+    assert_json_snapshot!(codes);
+}
+
+#[test]
+fn requests_take_their_defaults() {
+    let create: CreateVm =
+        serde_json::from_value(json!({"name": "web", "flavor": "small", "image": "guest"})).unwrap();
+    let flavor: CreateFlavor =
+        serde_json::from_value(json!({"name": "small", "vcpus": 1, "memory_mib": 64})).unwrap();
+    let stop: StopVm = serde_json::from_value(json!({})).unwrap();
+    let reboot: RebootVm = serde_json::from_value(json!({"hard": true})).unwrap();
+    let patch: PatchNode = serde_json::from_value(json!({"enabled": true})).unwrap();
+    assert_json_snapshot!((create, flavor, stop, reboot, patch));
+}
+
+#[test]
+fn a_client_reads_what_a_newer_node_adds() {
+    let mut newer = serde_json::to_value(vm()).unwrap();
+    newer["colour"] = json!("green");
+    assert_eq!(serde_json::from_value::<Vm>(newer).unwrap(), vm());
+    assert_eq!(serde_json::from_value::<Code>(json!("out_of_coffee")).unwrap(), Code::Other);
+}
+
+#[test]
+fn a_node_refuses_what_a_client_misspells() {
+    assert!(serde_json::from_value::<StopVm>(json!({"forse": true})).is_err());
+    assert!(serde_json::from_value::<PatchNode>(json!({"enabled": true, "why": "x"})).is_err());
+}
