@@ -1,0 +1,104 @@
+//! What can be typed: the command line as types, and nothing else. Values are parsed as far as that needs
+//! no file, no network and no clock; the commands do the rest. `--help` of every command is kept as a
+//! golden file, so a change here shows in review.
+
+pub mod dev;
+pub mod flavor;
+pub mod image;
+pub mod node;
+pub mod value;
+pub mod vm;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Runs virtual machines on a handful of nodes.
+///
+/// Exit codes: 0 done; 1 refused, the message says why; 2 the command line is wrong; 3 no node could be
+/// reached, or the outcome is unknown.
+#[derive(Debug, Parser)]
+#[command(name = "holm", version, propagate_version = true, subcommand_required = true)]
+pub struct Cli {
+    #[command(flatten)]
+    pub global: Global,
+    #[command(subcommand)]
+    pub noun: Noun,
+}
+
+/// Options of every command.
+#[derive(Clone, Debug, Args)]
+pub struct Global {
+    /// Where the cluster answers: `host:port`, `http://host:port` or `unix:/path`. Repeat it (or
+    /// separate by commas) to fail over between nodes. Without it: the local daemon's socket, else
+    /// http://127.0.0.1:7460.
+    #[arg(long = "endpoint", value_name = "ENDPOINT", env = "HOLM_ENDPOINTS", value_delimiter = ',')]
+    #[arg(global = true, help_heading = "Global options", hide_env_values = true)]
+    pub endpoints: Vec<String>,
+
+    /// How to print what was asked for.
+    #[arg(short, long, value_enum, default_value_t = Format::Table)]
+    #[arg(global = true, help_heading = "Global options", hide_possible_values = false)]
+    pub output: Format,
+}
+
+/// How records are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Aligned columns for people; ages instead of times.
+    Table,
+    /// The API's records.
+    Json,
+    /// The same, as YAML.
+    Yaml,
+    /// One name a line.
+    Name,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Noun {
+    /// Virtual machines.
+    #[command(subcommand)]
+    Vm(vm::Verb),
+    /// The hosts that run VMs.
+    #[command(subcommand)]
+    Node(node::Verb),
+    /// Named sizes of VMs.
+    #[command(subcommand)]
+    Flavor(flavor::Verb),
+    /// What VMs boot from.
+    #[command(subcommand)]
+    Image(image::Verb),
+    /// The cluster as a whole.
+    #[command(subcommand)]
+    Cluster(ClusterVerb),
+    /// Lists what happened, oldest first.
+    Events(Events),
+    /// Looks for anything wrong with the cluster; exit code 1 if there is.
+    Check,
+    /// Prints a completion script for a shell.
+    ///
+    /// For bash: `holm completion bash > /etc/bash_completion.d/holm`.
+    Completion { shell: clap_complete::Shell },
+    /// A local cluster on this machine, for trying things out and for tests.
+    #[command(subcommand)]
+    Dev(dev::Verb),
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ClusterVerb {
+    /// Shows the cluster, its members, its leader and what is wrong.
+    Status,
+}
+
+#[derive(Debug, Args)]
+pub struct Events {
+    /// Go on printing events as they happen, until Ctrl-C.
+    #[arg(short, long)]
+    pub follow: bool,
+    /// Only events after this revision; without it, all that are kept.
+    #[arg(long, value_name = "REVISION")]
+    pub since: Option<u64>,
+}
+
+#[cfg(test)]
+#[path = "args/help_tests.rs"]
+mod tests;

@@ -1,0 +1,80 @@
+//! `holm dev …` as typed.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Starts a cluster of daemons on this machine's loopback address; repeat it to start what is missing.
+    Up(Up),
+    /// Shows the local cluster's daemons.
+    Status(Dir),
+    /// Deletes the local cluster's VMs, stops its daemons and removes its data.
+    Down(Down),
+    /// Writes a tiny guest to boot: `holm image import` takes it.
+    Guest(Guest),
+}
+
+#[derive(Debug, Args)]
+pub struct Dir {
+    /// Where the local cluster lives; without it, `holm-dev` under $XDG_STATE_HOME or ~/.local/state.
+    #[arg(long, value_name = "DIR", env = "HOLM_DEV_DIR", hide_env_values = true)]
+    pub dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct Up {
+    /// How many daemons.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=32))]
+    pub nodes: u16,
+    #[command(flatten)]
+    pub dir: Dir,
+    /// Which hypervisor the nodes drive.
+    #[arg(long, value_enum, default_value_t = Hypervisor::Auto)]
+    pub hypervisor: Hypervisor,
+}
+
+/// Which hypervisor the nodes drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Hypervisor {
+    /// Cloud Hypervisor where it works, else the simulated one.
+    Auto,
+    /// In memory: no guest runs.
+    Simulated,
+    /// Real guests, or none.
+    CloudHypervisor,
+}
+
+#[derive(Debug, Args)]
+pub struct Down {
+    #[command(flatten)]
+    pub dir: Dir,
+    /// Keep the data, so that `holm dev up` goes on with the same cluster; its VMs are left alone too.
+    #[arg(long)]
+    pub keep: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Guest {
+    /// Where to write it.
+    pub file: PathBuf,
+    /// What it does.
+    #[arg(long, value_enum, default_value_t = Variant::Banner)]
+    pub variant: Variant,
+}
+
+/// What the test guest does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Variant {
+    /// Prints one line on its console and halts.
+    Banner,
+    /// Echoes its console's input and powers off on `q`; polls, so it keeps a CPU busy.
+    Echo,
+    /// Powers off at once.
+    Poweroff,
+    /// Resets for ever.
+    Reset,
+    /// Prints for ever.
+    Flood,
+}

@@ -1,0 +1,60 @@
+//! One file a command, `commands/<noun>/<verb>.rs`: it takes what was typed, asks the API, prints the
+//! outcome. What every command needs is in [`Context`].
+
+mod check;
+mod cluster;
+mod completion;
+mod dev;
+mod events;
+mod flavor;
+mod image;
+mod node;
+mod vm;
+
+use std::path::PathBuf;
+
+use crate::args::{Cli, ClusterVerb, Global, Noun};
+use crate::client::{Client, Endpoint};
+use crate::error::Error;
+use crate::output::Output;
+
+/// What every command needs.
+pub struct Context {
+    pub client: Client,
+    pub output: Output,
+}
+
+impl Context {
+    fn new(global: &Global) -> Result<Self, Error> {
+        let socket = std::env::var_os("HOLM_SOCKET").filter(|path| !path.is_empty()).map(PathBuf::from);
+        let endpoints = Endpoint::choose(&global.endpoints, socket.as_deref())?;
+        Ok(Self { client: Client::new(endpoints), output: Output::new(global.output) })
+    }
+}
+
+/// Runs one command.
+///
+/// # Errors
+/// Whatever the operator has to know; its exit code is [`Error::exit_code`].
+pub async fn run(cli: Cli) -> Result<(), Error> {
+    let global = cli.global;
+    // These need no cluster, and work without one.
+    match cli.noun {
+        Noun::Completion { shell } => completion::run(shell),
+        Noun::Dev(verb) => Box::pin(dev::run(&global, verb)).await,
+        noun => Box::pin(ask_cluster(&Context::new(&global)?, noun)).await,
+    }
+}
+
+async fn ask_cluster(cx: &Context, noun: Noun) -> Result<(), Error> {
+    match noun {
+        Noun::Vm(verb) => Box::pin(vm::run(cx, verb)).await,
+        Noun::Node(verb) => node::run(cx, verb).await,
+        Noun::Flavor(verb) => flavor::run(cx, verb).await,
+        Noun::Image(verb) => Box::pin(image::run(cx, verb)).await,
+        Noun::Cluster(ClusterVerb::Status) => cluster::status::run(cx).await,
+        Noun::Events(typed) => events::run(cx, &typed).await,
+        Noun::Check => check::run(cx).await,
+        Noun::Completion { .. } | Noun::Dev(_) => unreachable!("handled without a cluster"),
+    }
+}

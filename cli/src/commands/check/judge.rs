@@ -1,0 +1,227 @@
+//! Judges what everybody said. Pure: the same answers give the same findings.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use holm_api::{HypervisorKind, Role};
+
+use super::gather::Seen;
+use super::{Finding, Level};
+use crate::output::text::count;
+
+/// Clocks further apart than this make ages and time-outs wrong. `Date` tells whole seconds.
+const CLOCK_LIMIT_MS: i64 = 2_000;
+
+pub fn all(seen: &Seen) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    findings.extend(endpoints(seen));
+    findings.extend(nodes(seen));
+    findings.push(quorum(seen));
+    findings.push(leader(seen));
+    findings.push(versions(seen));
+    findings.push(states(seen));
+    findings.push(clocks(seen));
+    findings.extend(hypervisors(seen));
+    findings.extend(conditions(seen));
+    findings
+}
+
+/// One `ok` for all, or one finding for each that is not.
+fn each_or_ok(check: &'static str, wrong: Vec<Finding>, ok: String) -> Vec<Finding> {
+    if wrong.is_empty() { vec![Finding::new(check, Level::Ok, ok)] } else { wrong }
+}
+
+fn endpoints(seen: &Seen) -> Vec<Finding> {
+    let wrong = seen.endpoints.iter().filter_map(|(endpoint, answer)| {
+        let why = answer.as_ref().err()?;
+        Some(Finding::new("endpoints", Level::Wrong, format!("{endpoint}: {why}")))
+    });
+    let ok = format!("{} answer", count(seen.endpoints.len(), "endpoint"));
+    each_or_ok("endpoints", wrong.collect(), ok)
+}
+
+fn nodes(seen: &Seen) -> Vec<Finding> {
+    let mut wrong = Vec::new();
+    for (node, (name, answer)) in seen.nodes.iter().zip(&seen.answers) {
+        let message = match answer {
+            Err(why) => format!("{name}: its API at {} does not answer: {why}", node.api_addr),
+            Ok(_) if !node.up => format!("{name}: answers, but the leader does not hear from it"),
+            Ok(answer) if answer.health.node != *name => {
+                format!("{name}: at {} answers {} instead", node.api_addr, answer.health.node)
+            }
+            Ok(answer) if !answer.health.ready => {
+                let why = answer.health.reason.as_deref().unwrap_or("it does not say why");
+                format!("{name}: is not ready: {why}")
+            }
+            Ok(_) => {
+                if !node.enabled {
+                    let why = node.disabled_reason.as_deref().unwrap_or("no reason given");
+                    wrong.push(Finding::new("nodes", Level::Note, format!("{name}: is cordoned: {why}")));
+                }
+                continue;
+            }
+        };
+        wrong.push(Finding::new("nodes", Level::Wrong, message));
+    }
+    if seen.nodes.is_empty() {
+        wrong.push(Finding::new("nodes", Level::Wrong, "the list of nodes cannot be read"));
+    }
+    each_or_ok("nodes", wrong, format!("{} up", count(seen.nodes.len(), "node")))
+}
+
+fn quorum(seen: &Seen) -> Finding {
+    let Some(cluster) = &seen.cluster else {
+        return Finding::new("quorum", Level::Wrong, "the cluster cannot be read");
+    };
+    let voters: Vec<_> =
+        cluster.members.iter().filter(|m| matches!(m.role, Role::Leader | Role::Voter)).collect();
+    let answers = |name: &str| seen.answers.iter().any(|(node, answer)| node == name && answer.is_ok());
+    let up = voters.iter().filter(|voter| answers(&voter.name)).count();
+    let majority = voters.len() / 2 + 1;
+    if let Err(why) = &seen.quorum {
+        let message = format!("{up} of {} voters answer, {majority} needed: {why}", voters.len());
+        return Finding::new("quorum", Level::Wrong, message);
+    }
+    let spare = up.saturating_sub(majority);
+    let message = format!(
+        "{up} of {} voters answer; writes survive the loss of {}",
+        voters.len(),
+        count(spare, "more node")
+    );
+    match () {
+        () if up < voters.len() => Finding::new("quorum", Level::Wrong, message),
+        () if voters.len() < 3 => Finding::new("quorum", Level::Note, message),
+        () => Finding::new("quorum", Level::Ok, message),
+    }
+}
+
+fn leader(seen: &Seen) -> Finding {
+    let mut by_leader: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (name, answer) in &seen.answers {
+        if let Ok(answer) = answer {
+            by_leader.entry(answer.health.leader.as_deref().unwrap_or("nobody")).or_default().push(name);
+        }
+    }
+    match by_leader.keys().collect::<Vec<_>>()[..] {
+        [] => Finding::new("leader", Level::Wrong, "no node answers"),
+        [&"nobody"] => Finding::new("leader", Level::Wrong, "no node knows a leader"),
+        [leader] => {
+            Finding::new("leader", Level::Ok, format!("{leader}, by the word of every node that answers"))
+        }
+        _ => {
+            let said = by_leader.iter().map(|(leader, nodes)| format!("{leader} says {}", nodes.join(", ")));
+            Finding::new("leader", Level::Wrong, said.collect::<Vec<_>>().join("; "))
+        }
+    }
+}
+
+fn versions(seen: &Seen) -> Finding {
+    let mut by_version: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (name, answer) in &seen.answers {
+        if let Ok(answer) = answer {
+            by_version.entry(&answer.health.version).or_default().push(name);
+        }
+    }
+    if by_version.len() > 1 {
+        let listed = by_version.iter().map(|(version, nodes)| format!("{version} on {}", nodes.join(", ")));
+        return Finding::new("versions", Level::Wrong, listed.collect::<Vec<_>>().join("; "));
+    }
+    let version = by_version.keys().next().copied().unwrap_or("unknown");
+    let own = env!("CARGO_PKG_VERSION");
+    if version != own && version != "unknown" {
+        return Finding::new("versions", Level::Note, format!("nodes run {version}, this command is {own}"));
+    }
+    Finding::new("versions", Level::Ok, version)
+}
+
+fn states(seen: &Seen) -> Finding {
+    let mut hashes: BTreeMap<u64, BTreeMap<&str, Vec<&str>>> = BTreeMap::new();
+    for checkpoint in &seen.checkpoints {
+        let at = hashes.entry(checkpoint.log_index).or_default();
+        at.entry(&checkpoint.state_hash).or_default().push(&checkpoint.node);
+    }
+    if let Some((index, differing)) = hashes.iter().find(|(_, by_hash)| by_hash.len() > 1) {
+        let sides: Vec<_> = differing.values().map(|nodes| nodes.join(", ")).collect();
+        let message =
+            format!("at index {index} the states of {} differ: stop and keep the data", sides.join(" and "));
+        return Finding::new("states", Level::Wrong, message);
+    }
+    match hashes.iter().next() {
+        Some((index, _)) if hashes.len() == 1 => {
+            let message = format!("equal on {} at index {index}", count(seen.checkpoints.len(), "node"));
+            Finding::new("states", Level::Ok, message)
+        }
+        Some(_) => {
+            let at: Vec<_> =
+                seen.checkpoints.iter().map(|c| format!("{} at {}", c.node, c.log_index)).collect();
+            Finding::new("states", Level::Note, format!("not compared, the log moves on: {}", at.join(", ")))
+        }
+        None => Finding::new("states", Level::Wrong, "no node tells its state"),
+    }
+}
+
+fn clocks(seen: &Seen) -> Finding {
+    let ahead: Vec<_> = seen
+        .answers
+        .iter()
+        .filter_map(|(name, answer)| Some((name, answer.as_ref().ok()?.clock_ahead_ms?)))
+        .collect();
+    let (least, most) = (ahead.iter().min_by_key(|(_, ms)| *ms), ahead.iter().max_by_key(|(_, ms)| *ms));
+    let (Some(least), Some(most)) = (least, most) else {
+        return Finding::new("clocks", Level::Note, "no node tells its time");
+    };
+    let apart = most.1 - least.1;
+    if apart > CLOCK_LIMIT_MS {
+        let message =
+            format!("{} is {} s ahead of {}: set up time synchronisation", most.0, apart / 1000, least.0);
+        return Finding::new("clocks", Level::Wrong, message);
+    }
+    if least.1.abs().max(most.1.abs()) > CLOCK_LIMIT_MS {
+        let message =
+            format!("nodes agree; this machine is {} s off", least.1.abs().max(most.1.abs()) / 1000);
+        return Finding::new("clocks", Level::Note, message);
+    }
+    Finding::new("clocks", Level::Ok, "within 2 s of each other")
+}
+
+fn hypervisors(seen: &Seen) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut simulated: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut working = BTreeSet::new();
+    for node in &seen.nodes {
+        match &node.hypervisor {
+            None => {
+                let message = format!("{}: has not reported yet", node.name);
+                findings.push(Finding::new("hypervisors", Level::Wrong, message));
+            }
+            Some(found) if found.kind == HypervisorKind::Simulated => {
+                simulated.entry(&found.reason).or_default().push(&node.name);
+            }
+            Some(found) if !found.reason.is_empty() => {
+                let message = format!("{}: Cloud Hypervisor cannot work: {}", node.name, found.reason);
+                findings.push(Finding::new("hypervisors", Level::Wrong, message));
+            }
+            Some(found) => {
+                working.insert(found.version.as_str());
+            }
+        }
+    }
+    for (reason, nodes) in simulated {
+        let message = format!("simulated on {}, no guest runs there: {reason}", nodes.join(", "));
+        findings.push(Finding::new("hypervisors", Level::Note, message));
+    }
+    let versions = working.into_iter().collect::<Vec<_>>().join(", ");
+    each_or_ok("hypervisors", findings, format!("cloud-hypervisor {versions}"))
+}
+
+fn conditions(seen: &Seen) -> Vec<Finding> {
+    let wrong = seen.nodes.iter().flat_map(|node| {
+        node.conditions.iter().map(|(name, condition)| {
+            Finding::new("conditions", Level::Wrong, format!("{}: {name}: {}", node.name, condition.message))
+        })
+    });
+    each_or_ok("conditions", wrong.collect(), "none".into())
+}
+
+#[cfg(test)]
+#[path = "judge_tests.rs"]
+mod tests;

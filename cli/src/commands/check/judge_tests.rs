@@ -1,0 +1,169 @@
+//! Findings for fixed answers.
+
+use holm_api::{Checkpoint, Cluster, Health, Member};
+
+use super::super::gather::Answer;
+use super::*;
+use crate::output::record::fixtures::{at, id, node, node_ref, simulated, troubled_node};
+
+fn member(id: u64, name: &str) -> Member {
+    Member {
+        id,
+        name: name.into(),
+        role: if id == 1 { Role::Leader } else { Role::Voter },
+        up: true,
+        peer_addr: String::new(),
+        api_addr: String::new(),
+        silent_ms: None,
+        matched_index: None,
+    }
+}
+
+fn answer(name: &str) -> Answer {
+    let health = Health {
+        live: true,
+        ready: true,
+        reason: None,
+        node: name.into(),
+        node_id: 1,
+        leader: Some("n1".into()),
+        version: env!("CARGO_PKG_VERSION").into(),
+        uptime_s: 60,
+        revision: 9,
+    };
+    Answer { health, clock_ahead_ms: Some(100) }
+}
+
+fn checkpoint(node: &str, log_index: u64, hash: &str) -> Checkpoint {
+    Checkpoint { node: node.into(), node_id: 1, log_index, revision: 9, state_hash: hash.into() }
+}
+
+/// Three nodes, all well.
+fn healthy() -> Seen {
+    let names = ["n1", "n2", "n3"];
+    Seen {
+        endpoints: vec![("http://10.0.0.1:7460".into(), Ok(()))],
+        quorum: Ok(()),
+        cluster: Some(Cluster {
+            id: id(1),
+            name: "river".into(),
+            created_at: at("08:00:00"),
+            version: 1,
+            leader: Some(node_ref(1, "n1")),
+            term: 2,
+            members: (1..).zip(names).map(|(id, name)| member(id, name)).collect(),
+            node: node_ref(1, "n1"),
+            applied_index: 20,
+            last_log_index: 20,
+            snapshot_index: 0,
+            revision: 9,
+        }),
+        nodes: (1..).zip(names).map(|(id, name)| node(id, name)).collect(),
+        answers: names.iter().map(|name| ((*name).to_owned(), Ok(answer(name)))).collect(),
+        checkpoints: names.iter().map(|name| checkpoint(name, 20, "ab")).collect(),
+    }
+}
+
+fn of(seen: &Seen, check: &str) -> Vec<(Level, String)> {
+    let findings = all(seen).into_iter().filter(|finding| finding.check == check);
+    findings.map(|finding| (finding.level, finding.message)).collect()
+}
+
+fn answer_of<'a>(seen: &'a mut Seen, name: &str) -> &'a mut Answer {
+    let found = seen.answers.iter_mut().find(|(node, _)| node == name);
+    found.and_then(|(_, answer)| answer.as_mut().ok()).expect("it answers")
+}
+
+#[test]
+fn all_is_well() {
+    let findings = all(&healthy());
+    assert!(findings.iter().all(|finding| finding.level == Level::Ok), "{findings:#?}");
+    assert_eq!(
+        of(&healthy(), "quorum"),
+        [(Level::Ok, "3 of 3 voters answer; writes survive the loss of 1 more node".into())]
+    );
+    assert_eq!(of(&healthy(), "states"), [(Level::Ok, "equal on 3 nodes at index 20".into())]);
+}
+
+#[test]
+fn a_node_that_does_not_answer_costs_the_spare() {
+    let mut seen = healthy();
+    seen.answers[2].1 = Err("connection refused".into());
+    assert_eq!(
+        of(&seen, "nodes"),
+        [(Level::Wrong, "n3: its API at 10.0.0.3:7460 does not answer: connection refused".into())]
+    );
+    assert_eq!(
+        of(&seen, "quorum"),
+        [(Level::Wrong, "2 of 3 voters answer; writes survive the loss of 0 more nodes".into())]
+    );
+}
+
+#[test]
+fn without_a_quorum_it_says_how_many_are_needed() {
+    let mut seen = healthy();
+    seen.quorum = Err("no leader".into());
+    seen.answers[1].1 = Err("connection refused".into());
+    seen.answers[2].1 = Err("connection refused".into());
+    assert_eq!(of(&seen, "quorum"), [(Level::Wrong, "1 of 3 voters answer, 2 needed: no leader".into())]);
+}
+
+#[test]
+fn two_leaders_and_two_versions_are_named() {
+    let mut seen = healthy();
+    answer_of(&mut seen, "n3").health.leader = Some("n2".into());
+    answer_of(&mut seen, "n3").health.version = "0.0.9".into();
+    assert_eq!(of(&seen, "leader"), [(Level::Wrong, "n1 says n1, n2; n2 says n3".into())]);
+    let own = env!("CARGO_PKG_VERSION");
+    assert_eq!(of(&seen, "versions"), [(Level::Wrong, format!("0.0.9 on n3; {own} on n1, n2"))]);
+}
+
+#[test]
+fn states_that_differ_at_one_index_are_the_worst() {
+    let mut seen = healthy();
+    seen.checkpoints[1].state_hash = "cd".into();
+    assert_eq!(
+        of(&seen, "states"),
+        [(Level::Wrong, "at index 20 the states of n1, n3 and n2 differ: stop and keep the data".into())]
+    );
+    seen.checkpoints[1].log_index = 21;
+    assert_eq!(of(&seen, "states")[0].0, Level::Note);
+}
+
+#[test]
+fn clocks_are_compared_with_each_other_first() {
+    let mut seen = healthy();
+    answer_of(&mut seen, "n2").clock_ahead_ms = Some(5_200);
+    assert_eq!(
+        of(&seen, "clocks"),
+        [(Level::Wrong, "n2 is 5 s ahead of n1: set up time synchronisation".into())]
+    );
+    for name in ["n1", "n2", "n3"] {
+        answer_of(&mut seen, name).clock_ahead_ms = Some(-9_000);
+    }
+    assert_eq!(of(&seen, "clocks"), [(Level::Note, "nodes agree; this machine is 9 s off".into())]);
+}
+
+#[test]
+fn simulated_hypervisors_conditions_and_cordons_are_told_apart_from_trouble() {
+    let mut seen = healthy();
+    seen.nodes[2] = troubled_node();
+    assert_eq!(
+        of(&seen, "hypervisors"),
+        [(Level::Note, "simulated on n3, no guest runs there: /dev/kvm is missing".into())]
+    );
+    assert_eq!(of(&seen, "conditions"), [(Level::Wrong, "n3: DiskLow: 2 GiB left for the log".into())]);
+    assert_eq!(
+        of(&seen, "nodes"),
+        [(Level::Wrong, "n3: answers, but the leader does not hear from it".into())]
+    );
+    seen.nodes[2].up = true;
+    assert_eq!(of(&seen, "nodes"), [(Level::Note, "n3: is cordoned: disk replaced on Friday".into())]);
+    for node in &mut seen.nodes {
+        node.hypervisor = Some(simulated());
+    }
+    assert_eq!(
+        of(&seen, "hypervisors"),
+        [(Level::Note, "simulated on n1, n2, n3, no guest runs there: /dev/kvm is missing".into())]
+    );
+}

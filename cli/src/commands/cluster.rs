@@ -1,0 +1,3 @@
+//! `holm cluster …`
+
+pub mod status;

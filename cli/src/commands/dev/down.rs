@@ -1,0 +1,135 @@
+//! `holm dev down`: VMs first, through the API, so that their processes end in order; then the daemons, by
+//! id and start time; then the data. Data is kept when anything is left, and what is left is named.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use holm_api::{Deleted, Vm, VmListQuery};
+use hyper::Method;
+use nix::sys::signal::Signal;
+use tokio::time::sleep;
+
+use super::record::{DevCluster, DevNode};
+use super::{directory, process, say};
+use crate::args::dev::Down;
+use crate::client::{Client, path};
+use crate::error::Error;
+use crate::output::text;
+use crate::output::{Output, note};
+use crate::progress::Progress;
+
+/// For the cluster to delete every VM.
+const VMS_LIMIT: Duration = Duration::from_secs(60);
+/// For a daemon to stop when asked.
+const STOP_LIMIT: Duration = Duration::from_secs(20);
+/// For a killed process to be gone.
+const KILL_LIMIT: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(100);
+
+pub async fn run(output: &Output, typed: &Down) -> Result<(), Error> {
+    let dir = directory(&typed.dir)?;
+    let cluster = DevCluster::expect(&dir)?;
+    let mut progress = Progress::new();
+    let mut vms_left = None;
+    if !typed.keep {
+        progress.step("deleting VMs");
+        vms_left = delete_vms(&cluster).await.err().map(|error| error.to_string());
+    }
+    progress.step("stopping the daemons");
+    for node in &cluster.nodes {
+        if let Some(process) = node.process {
+            process.signal(Signal::SIGTERM);
+        }
+    }
+    for node in &cluster.nodes {
+        stopped(node).await;
+    }
+    progress.clear();
+    let left = left(&dir, &cluster);
+    if typed.keep {
+        for (pid, command) in &left {
+            note(&format!("still running: {pid} {command}"));
+        }
+        return say(output, &format!("stopped; the data is kept in {}", dir.display()));
+    }
+    if !left.is_empty() {
+        let listed: Vec<_> = left.iter().map(|(pid, command)| format!("\n  {pid} {command}")).collect();
+        let vms = vms_left.map(|why| format!(" (VMs were not deleted: {why})")).unwrap_or_default();
+        return Err(Error::Failed {
+            detail: format!("the daemons are stopped, but these processes are left{vms}:{}", listed.concat()),
+            hint: Some(format!("the data is kept in {}; `holm dev up` goes on with it", dir.display())),
+        });
+    }
+    remove(&dir, &cluster)?;
+    say(output, &format!("stopped; {} removed", dir.display()))
+}
+
+/// Deletes every VM and waits until none is left.
+async fn delete_vms(cluster: &DevCluster) -> Result<(), Error> {
+    if !cluster.nodes.iter().any(DevNode::is_running) {
+        return Ok(());
+    }
+    let (client, start) = (cluster.client(), Instant::now());
+    loop {
+        let vms: Vec<Vm> = client.list("/v1/vms", &VmListQuery::default()).await?;
+        if vms.is_empty() {
+            return Ok(());
+        }
+        if start.elapsed() > VMS_LIMIT {
+            let names: Vec<_> = vms.iter().map(|vm| vm.name.as_str()).collect();
+            return Err(Error::failed(format!(
+                "not gone after {}: {}",
+                text::span(VMS_LIMIT),
+                names.join(", ")
+            )));
+        }
+        for vm in vms.iter().filter(|vm| vm.status != holm_api::VmStatus::Deleting) {
+            delete(&client, vm).await?;
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+async fn delete(client: &Client, vm: &Vm) -> Result<(), Error> {
+    let target = path::of("vms", &vm.id.to_string(), "")?;
+    match client.write::<Deleted>(Method::DELETE, &target, &(), "holm vm list").await {
+        Err(Error::Problem(problem)) if problem.code == holm_api::Code::NotFound => Ok(()),
+        other => other.map(drop),
+    }
+}
+
+/// Waits for a daemon that was asked to stop, and kills it if it does not.
+async fn stopped(node: &DevNode) {
+    let Some(process) = node.process else { return };
+    if process.ended_within(STOP_LIMIT).await {
+        return;
+    }
+    note(&format!("{} does not stop; killing process {}", node.name, process.pid));
+    process.signal(Signal::SIGKILL);
+    process.ended_within(KILL_LIMIT).await;
+}
+
+fn left(dir: &Path, cluster: &DevCluster) -> Vec<(i32, String)> {
+    let run_dirs =
+        cluster.nodes.iter().map(|node| node.run_dir.as_path()).filter(|run| !run.starts_with(dir));
+    let mut left: Vec<_> = std::iter::once(dir).chain(run_dirs).flat_map(process::working_in).collect();
+    left.sort();
+    left.dedup();
+    left
+}
+
+/// Removes what `up` has made, and nothing else that may lie in the directory.
+fn remove(dir: &Path, cluster: &DevCluster) -> Result<(), Error> {
+    for node in &cluster.nodes {
+        for made in [Some(node.run_dir.as_path()), node.log.parent()].into_iter().flatten() {
+            if made.exists() {
+                fs::remove_dir_all(made).map_err(Error::file("remove", made))?;
+            }
+        }
+    }
+    DevCluster::remove_file(dir)?;
+    // Stays if somebody keeps other things in it.
+    let _ = fs::remove_dir(dir);
+    Ok(())
+}

@@ -1,0 +1,21 @@
+//! `holm flavor create`
+
+use holm_api::{CreateFlavor, Flavor};
+use hyper::Method;
+
+use crate::args::flavor::Create;
+use crate::commands::Context;
+use crate::error::Error;
+
+pub async fn run(cx: &Context, typed: Create) -> Result<(), Error> {
+    let body = CreateFlavor {
+        name: typed.name,
+        vcpus: typed.vcpus,
+        memory_mib: typed.memory_mib,
+        disk_gib: typed.disk_gib,
+        extra_specs: typed.extra_specs.into_iter().collect(),
+    };
+    let look = format!("holm flavor show {}", body.name);
+    let flavor: Flavor = cx.client.write(Method::POST, "/v1/flavors", &body, &look).await?;
+    cx.output.done(&flavor, &format!("flavor {} created", flavor.name))
+}

@@ -1,0 +1,30 @@
+//! `holm vm …`
+
+mod console;
+mod create;
+mod delete;
+mod explain;
+mod list;
+mod log;
+mod power;
+mod show;
+pub mod wait;
+
+use super::Context;
+use crate::args::vm::Verb;
+use crate::error::Error;
+
+pub async fn run(cx: &Context, verb: Verb) -> Result<(), Error> {
+    match verb {
+        Verb::Create(typed) => Box::pin(create::run(cx, typed)).await,
+        Verb::List(typed) => Box::pin(list::run(cx, &typed)).await,
+        Verb::Show(typed) => show::run(cx, &typed).await,
+        Verb::Start(typed) => Box::pin(power::start(cx, &typed)).await,
+        Verb::Stop(typed) => Box::pin(power::stop(cx, &typed)).await,
+        Verb::Reboot(typed) => Box::pin(power::reboot(cx, &typed)).await,
+        Verb::Delete(typed) => Box::pin(delete::run(cx, &typed)).await,
+        Verb::Log(typed) => log::run(cx, &typed).await,
+        Verb::Console(typed) => Box::pin(console::run(cx, &typed)).await,
+        Verb::Explain(typed) => explain::run(cx, &typed).await,
+    }
+}

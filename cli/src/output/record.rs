@@ -1,0 +1,95 @@
+//! What the API's records look like to people: a row in a list, and everything about one of them.
+
+mod cluster;
+mod deleted;
+mod event;
+mod explain;
+mod flavor;
+mod image;
+mod node;
+pub mod vm;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use holm_api::{Hypervisor, HypervisorKind};
+use serde::Serialize;
+
+use super::text::Now;
+
+pub use self::event::line as event_line;
+
+/// Something the API shows.
+pub trait Record: Serialize + Sized {
+    /// Headers of a list.
+    const COLUMNS: &'static [&'static str];
+
+    /// What `-o name` prints, and what commands accept.
+    fn name(&self) -> String;
+
+    /// Cells of a list, as many as there are columns.
+    fn row(&self, now: Now) -> Vec<String>;
+
+    /// Everything about this one.
+    fn detail(&self, now: Now) -> String;
+
+    /// Lines below a list: what the reader must not overlook.
+    fn footer(_records: &[Self]) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// A labelled value of a record's details.
+fn field(label: &str, value: impl ToString) -> (String, String) {
+    (label.to_owned(), value.to_string())
+}
+
+/// A labelled value that may be absent.
+fn optional(label: &str, value: Option<impl ToString>) -> (String, String) {
+    (label.to_owned(), value.map(|value| value.to_string()).unwrap_or_default())
+}
+
+/// A hypervisor in one word.
+fn hypervisor(hypervisor: Option<&Hypervisor>) -> String {
+    match hypervisor.map(|hypervisor| hypervisor.kind) {
+        Some(HypervisorKind::CloudHypervisor) => "cloud-hypervisor".into(),
+        Some(HypervisorKind::Simulated) => "simulated".into(),
+        None => String::new(),
+    }
+}
+
+/// A hypervisor with its version or its excuse.
+fn hypervisor_in_full(found: &Hypervisor) -> String {
+    let mut text = hypervisor(Some(found));
+    if !found.version.is_empty() {
+        text += &format!(" {}", found.version);
+    }
+    if found.kind == HypervisorKind::Simulated {
+        text += ": no guest runs";
+    }
+    if !found.reason.is_empty() {
+        text += &format!(" ({})", found.reason);
+    }
+    text
+}
+
+/// A warning for each reason why nodes simulate: nobody may take a simulated guest for a real one.
+fn simulated<'a>(found: impl IntoIterator<Item = (Option<&'a str>, Option<&'a Hypervisor>)>) -> Vec<String> {
+    let mut reasons: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (node, hypervisor) in found {
+        if let Some(hypervisor) = hypervisor.filter(|found| found.kind == HypervisorKind::Simulated) {
+            reasons.entry(&hypervisor.reason).or_default().extend(node);
+        }
+    }
+    let nodes = |nodes: BTreeSet<&str>| nodes.into_iter().collect::<Vec<_>>().join(", ");
+    let sentence = |(reason, on): (&str, BTreeSet<&str>)| match reason {
+        "" => format!("simulated: no guest runs on {}", nodes(on)),
+        reason => format!("simulated: no guest runs on {}: {reason}", nodes(on)),
+    };
+    reasons.into_iter().map(sentence).collect()
+}
+
+#[cfg(test)]
+pub mod fixtures;
+#[cfg(test)]
+#[path = "record_tests.rs"]
+mod tests;

@@ -1,0 +1,62 @@
+//! Why a VM is where it is, as people see it: a sentence, then every host with its verdict.
+
+use holm_api::{Explanation, HostVerdict, Verdict};
+
+use super::{Record, field, optional};
+use crate::output::table::{self, Table};
+use crate::output::text::Now;
+
+impl Record for Explanation {
+    const COLUMNS: &'static [&'static str] = &["VM", "STATUS", "NODE", "SUMMARY"];
+
+    fn name(&self) -> String {
+        self.vm.clone()
+    }
+
+    fn row(&self, _now: Now) -> Vec<String> {
+        let node = self.node.clone().unwrap_or_default();
+        vec![self.vm.clone(), status(self), node, self.summary.clone()]
+    }
+
+    fn detail(&self, _now: Now) -> String {
+        let fields = table::fields(&[
+            field("VM", &self.vm),
+            field("Status", status(self)),
+            optional("Node", self.node.as_ref()),
+            field("Summary", &self.summary),
+        ]);
+        let mut hosts = Table::new(&["NODE", "VERDICT", "SCORE", "WHY"]);
+        for host in &self.hosts {
+            let score = host.score.map(|score| format!("{score:.3}")).unwrap_or_default();
+            hosts.row(vec![host.node.clone(), verdict(host.verdict).into(), score, why(host)]);
+        }
+        format!("{fields}\n{}", hosts.render())
+    }
+}
+
+fn status(explanation: &Explanation) -> String {
+    match explanation.task_state {
+        Some(step) => format!("{} ({step})", explanation.status),
+        None => explanation.status.to_string(),
+    }
+}
+
+fn verdict(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Holds => "holds it",
+        Verdict::Fits => "fits",
+        Verdict::Refuses => "refuses",
+    }
+}
+
+/// The refusal, or how the score came about.
+fn why(host: &HostVerdict) -> String {
+    let refusal = [host.by.as_deref(), host.message.as_deref()];
+    let refusal: Vec<_> = refusal.into_iter().flatten().collect();
+    if !refusal.is_empty() {
+        return refusal.join(": ");
+    }
+    let weights: Vec<_> =
+        host.weights.iter().map(|weight| format!("{} {:.3}", weight.weigher, weight.score)).collect();
+    weights.join(", ")
+}

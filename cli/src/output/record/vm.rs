@@ -1,0 +1,118 @@
+//! A VM as people see it. A VM on a node that is not heard from is marked UNREACHABLE: its status is the
+//! last that was known. One on a simulated hypervisor says so.
+
+use holm_api::Vm;
+use holm_api::vm::{HostReason, ObservedState, Power};
+
+use super::{Record, field, hypervisor, hypervisor_in_full, optional, simulated};
+use crate::output::table;
+use crate::output::text::{self, Now};
+
+impl Record for Vm {
+    const COLUMNS: &'static [&'static str] =
+        &["NAME", "STATUS", "NODE", "HYPERVISOR", "FLAVOR", "IMAGE", "AGE"];
+
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn row(&self, now: Now) -> Vec<String> {
+        vec![
+            self.name.clone(),
+            status(self),
+            self.node.clone().unwrap_or_default(),
+            hypervisor(self.hypervisor.as_ref()),
+            self.flavor.name.clone(),
+            self.image.name.clone(),
+            now.age(&self.created_at),
+        ]
+    }
+
+    fn detail(&self, now: Now) -> String {
+        let flavor = &self.flavor;
+        let size = format!(
+            "{} ({}, {}, {})",
+            flavor.name,
+            text::count(flavor.vcpus as usize, "vCPU"),
+            text::bytes(flavor.memory_mib << 20),
+            text::bytes(flavor.disk_gib << 30),
+        );
+        let power = match self.power {
+            Power::On => "on",
+            Power::Off => "off",
+        };
+        table::fields(&[
+            field("Name", &self.name),
+            field("Id", self.id),
+            field("Status", status(self)),
+            field("Reason", reason(self)),
+            field("Power", format!("{power} asked for, run {}", self.run)),
+            optional("Node", self.node.as_ref()),
+            optional("Hypervisor", self.hypervisor.as_ref().map(hypervisor_in_full)),
+            field("Flavor", size),
+            field("Image", &self.image.name),
+            optional("Kernel", self.kernel.as_ref().map(|kernel| &kernel.name)),
+            optional("Command line", self.cmdline.as_ref()),
+            optional("Only on", self.requested_node.as_ref()),
+            optional("Observed", observed(self, now)),
+            field("Refusals", hosts(&self.refusals)),
+            field("Failed on", hosts(&self.excluded)),
+            optional("Waiting for", self.waiting_since.as_ref().map(|since| now.age(since))),
+            optional("Epoch", self.epoch),
+            field("Created", format!("{} ago ({})", now.age(&self.created_at), self.created_at)),
+            field("Updated", format!("{} ago ({})", now.age(&self.updated_at), self.updated_at)),
+            field("Revision", self.revision),
+        ])
+    }
+
+    fn footer(records: &[Self]) -> Vec<String> {
+        simulated(records.iter().map(|vm| (vm.node.as_deref(), vm.hypervisor.as_ref())))
+    }
+}
+
+/// `ACTIVE`, `BUILD (spawning)`, `ACTIVE UNREACHABLE`.
+pub fn status(vm: &Vm) -> String {
+    let mut text = vm.status.to_string();
+    if let Some(step) = vm.task_state {
+        text += &format!(" ({step})");
+    }
+    if vm.node_up == Some(false) {
+        text += " UNREACHABLE";
+    }
+    text
+}
+
+/// Why the status is what it is, where that is not plain.
+fn reason(vm: &Vm) -> String {
+    match &vm.fault {
+        Some(fault) => match &fault.node {
+            Some(node) => format!("{} (on {node})", fault.message),
+            None => fault.message.clone(),
+        },
+        None if vm.node_up == Some(false) => {
+            "its node is not heard from; the status is the last that was known".into()
+        }
+        None => String::new(),
+    }
+}
+
+/// One host a line: `n1: Capacity: VCPU: 4 wanted, 2 free of 8`.
+pub fn hosts(reasons: &[HostReason]) -> String {
+    let line = |host: &HostReason| format!("{}: {}: {}", host.node, host.by, host.message);
+    reasons.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+fn observed(vm: &Vm, now: Now) -> Option<String> {
+    let observed = vm.observed.as_ref()?;
+    let state = match observed.state {
+        ObservedState::Progress => observed.step.as_deref().unwrap_or("working"),
+        ObservedState::Running => "running",
+        ObservedState::Paused => "paused",
+        ObservedState::Stopped => "stopped",
+        ObservedState::GuestOff => "the guest powered itself off",
+        ObservedState::Failed => "failed",
+        ObservedState::Unknown => "unknown",
+    };
+    let reason = observed.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    Some(format!("{state}{reason} (run {}, {} ago)", observed.run, now.age(&observed.at)))
+}
