@@ -108,3 +108,65 @@ impl Probe {
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::sync::Arc;
+
+    use super::*;
+
+    /// Answers every request with 201 while `up`, and hangs up on the others.
+    fn serve(up: Arc<AtomicBool>) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let endpoint = format!("http://{}", listener.local_addr().expect("it is bound"));
+        thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let up = up.clone();
+                thread::spawn(move || answer(stream, &up));
+            }
+        });
+        endpoint
+    }
+
+    fn answer(stream: TcpStream, up: &AtomicBool) -> Option<()> {
+        let mut reader = BufReader::new(stream.try_clone().ok()?);
+        let mut length = 0;
+        loop {
+            let mut line = String::new();
+            reader.read_line(&mut line).ok()?;
+            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                length = value.trim().parse().ok()?;
+            }
+            if line.trim().is_empty() {
+                break;
+            }
+        }
+        reader.read_exact(&mut vec![0; length]).ok()?;
+        if up.load(Ordering::Relaxed) {
+            (&stream)
+                .write_all(b"HTTP/1.1 201 Created\r\nconnection: close\r\ncontent-length: 2\r\n\r\n{}")
+                .ok()?;
+        }
+        Some(())
+    }
+
+    #[test]
+    fn the_gap_ends_with_a_write_that_was_begun_after_the_break() {
+        let up = Arc::new(AtomicBool::new(true));
+        let endpoint = serve(up.clone());
+        let gap = Duration::from_millis(300);
+        let measured = unavailability("test", &[endpoint], || {
+            up.store(false, Ordering::Relaxed);
+            thread::spawn(move || {
+                thread::sleep(gap);
+                up.store(true, Ordering::Relaxed);
+            });
+            Ok(())
+        })
+        .expect("writes come back");
+        assert!(measured >= gap - Duration::from_millis(20), "{measured:?}");
+        assert!(measured < gap + Duration::from_secs(2), "{measured:?}");
+    }
+}

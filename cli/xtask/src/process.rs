@@ -163,3 +163,45 @@ fn touches(pid: i32, folder: &Path) -> bool {
     let open = fs::read_dir(at("fd")).into_iter().flatten().flatten().map(|entry| entry.path());
     open.chain([at("cwd")]).any(|link| fs::read_link(link).is_ok_and(|to| to.starts_with(folder)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_command_prints_is_given_back_and_its_failure_is_explained() {
+        assert_eq!(capture(Command::new("echo").arg("hello")).expect("echo works"), "hello\n");
+        let error =
+            capture(Command::new("sh").args(["-c", "echo no disk >&2; exit 3"])).expect_err("it fails");
+        assert_eq!(error.to_string(), "`sh -c echo no disk >&2; exit 3` failed (exit code 3): no disk");
+        let error = capture(&mut Command::new("no-such-program")).expect_err("there is none");
+        assert_eq!(error.to_string(), "cannot start `no-such-program`");
+    }
+
+    #[test]
+    fn a_process_is_found_by_its_folder_and_gone_after_kill() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let child =
+            Command::new("sleep").arg("1000").current_dir(folder.path()).spawn().expect("sleep starts");
+        let _child = Running(child);
+        let found = processes_of(folder.path());
+        let [process] = found.as_slice() else { panic!("{found:?}") };
+        assert_eq!(process.command, "sleep 1000");
+        assert!(process.is_alive());
+        process.kill().expect("it dies");
+        // Killed, though nobody has waited for it yet.
+        assert!(!process.is_alive());
+        assert_eq!(processes_of(folder.path()), []);
+    }
+
+    #[test]
+    fn another_process_with_the_same_pid_is_not_killed() {
+        let child = Running(Command::new("sleep").arg("1000").spawn().expect("sleep starts"));
+        let pid = i32::try_from(child.0.id()).expect("a pid");
+        let process = Process::find(pid).expect("it runs");
+        let earlier = Process { start_time: process.start_time - 1, ..process.clone() };
+        assert!(!earlier.is_alive());
+        earlier.kill().expect("nothing to do");
+        assert!(process.is_alive());
+    }
+}
