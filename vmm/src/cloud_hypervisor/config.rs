@@ -1,0 +1,227 @@
+//! From a [`StartSpec`] to the JSON of `vm.create`, and what the shim needs beside it. Cloud Hypervisor
+//! validates almost nothing, so everything is validated here before it sees it.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::settings::VmmUser;
+use crate::hypervisor::{Boot, DiskFormat, StartSpec};
+
+/// More than any Cloud Hypervisor takes.
+const MAX_VCPUS: u32 = 254;
+/// Less does not hold firmware tables and a kernel.
+const MIN_MEMORY_MIB: u64 = 16;
+/// 16 TiB; a size beyond it blocks the VMM's API for seconds.
+const MAX_MEMORY_MIB: u64 = 16 << 20;
+/// What a Linux kernel takes on x86-64.
+const MAX_CMDLINE_BYTES: usize = 2047;
+
+/// `spec.json`: everything the shim needs for one run, so that it drives the start alone.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RunSpec {
+    pub version: u32,
+    pub start: StartSpec,
+    /// The body of `vm.create`.
+    pub vm_config: VmConfig,
+    pub vmm_binary: PathBuf,
+    pub vmm_user: Option<VmmUser>,
+}
+
+/// The part of Cloud Hypervisor's `VmConfig` that Holm sends.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VmConfig {
+    cpus: Cpus,
+    memory: Memory,
+    payload: Payload,
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    disks: Vec<Disk>,
+    rng: Rng,
+    serial: Console,
+    console: Console,
+    landlock_enable: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    landlock_rules: Vec<LandlockRule>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Cpus {
+    boot_vcpus: u32,
+    max_vcpus: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Memory {
+    /// Bytes.
+    size: u64,
+    /// Off for a tiny guest: one huge page for each region would be most of what it costs.
+    thp: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Payload {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kernel: Option<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    firmware: Option<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cmdline: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Disk {
+    path: PathBuf,
+    /// Always sent: an untyped raw disk has its sector-0 writes blocked.
+    image_type: String,
+    id: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Rng {
+    src: PathBuf,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Console {
+    mode: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct LandlockRule {
+    path: PathBuf,
+    access: String,
+}
+
+/// Below this, transparent huge pages cost more than they bring.
+const THP_FROM_MIB: u64 = 512;
+
+/// The configuration of a VM whose kernel and root disk lie in `dir`.
+///
+/// The serial port is a `Tty` because the shim gives the VMM a pseudo terminal of its own as standard
+/// input and output: see `shim/console.rs`.
+pub fn vm_config(spec: &StartSpec, dir: &Path, kernel: Option<&Path>, firmware: Option<&Path>) -> VmConfig {
+    let disk_type = match &spec.boot {
+        Boot::Kernel { .. } if spec.disk_gib == 0 => None,
+        Boot::Kernel { .. } => Some("Raw"),
+        Boot::Disk { format: DiskFormat::Raw, .. } => Some("Raw"),
+        Boot::Disk { format: DiskFormat::Qcow2, .. } => Some("Qcow2"),
+    };
+    let disk = disk_type.map(|image_type| Disk {
+        path: dir.join("root.img"),
+        image_type: image_type.to_owned(),
+        id: "root".to_owned(),
+    });
+    let mut landlock_rules = vec![LandlockRule { path: dir.to_owned(), access: "rw".to_owned() }];
+    landlock_rules
+        .extend(firmware.map(|path| LandlockRule { path: path.to_owned(), access: "r".to_owned() }));
+    VmConfig {
+        cpus: Cpus { boot_vcpus: spec.vcpus, max_vcpus: spec.vcpus },
+        memory: Memory { size: spec.memory_mib << 20, thp: spec.memory_mib >= THP_FROM_MIB },
+        payload: Payload {
+            kernel: kernel.map(Path::to_owned),
+            firmware: firmware.map(Path::to_owned),
+            cmdline: spec.cmdline.clone().filter(|_| kernel.is_some()),
+        },
+        disks: disk.into_iter().collect(),
+        rng: Rng { src: "/dev/urandom".into() },
+        serial: Console { mode: "Tty".to_owned() },
+        console: Console { mode: "Off".to_owned() },
+        landlock_enable: true,
+        landlock_rules,
+    }
+}
+
+/// Refuses what Cloud Hypervisor would swallow. The message names the field.
+pub fn validate(spec: &StartSpec) -> Result<(), String> {
+    if spec.vcpus == 0 || spec.vcpus > MAX_VCPUS {
+        return Err(format!("vcpus is {}; it must be 1 to {MAX_VCPUS}", spec.vcpus));
+    }
+    if spec.memory_mib < MIN_MEMORY_MIB || spec.memory_mib > MAX_MEMORY_MIB {
+        return Err(format!(
+            "memory_mib is {}; it must be {MIN_MEMORY_MIB} to {MAX_MEMORY_MIB}",
+            spec.memory_mib
+        ));
+    }
+    if spec.run == 0 {
+        return Err("run is 0; runs count from 1".to_owned());
+    }
+    if let Some(cmdline) = &spec.cmdline {
+        if cmdline.len() > MAX_CMDLINE_BYTES {
+            return Err(format!("cmdline has {} bytes; the kernel takes {MAX_CMDLINE_BYTES}", cmdline.len()));
+        }
+        if !cmdline.bytes().all(|b| (0x20..0x7f).contains(&b)) {
+            return Err("cmdline holds a character that is not printable ASCII".to_owned());
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use holm_model::{Epoch, Revision, VmId};
+
+    use super::*;
+
+    fn spec(boot: Boot) -> StartSpec {
+        StartSpec {
+            vm: VmId(uuid::Uuid::nil()),
+            name: "a".into(),
+            epoch: Epoch(Revision(1)),
+            run: 1,
+            vcpus: 2,
+            memory_mib: 64,
+            disk_gib: 0,
+            boot,
+            cmdline: Some("console=ttyS0".into()),
+        }
+    }
+
+    #[test]
+    fn a_kernel_without_a_disk() {
+        let spec = spec(Boot::Kernel { kernel: "/images/k".into() });
+        let config = vm_config(&spec, Path::new("/vms/a"), Some(Path::new("/vms/a/kernel")), None);
+        assert_eq!(
+            serde_json::to_value(config).expect("json"),
+            serde_json::json!({
+                "cpus": {"boot_vcpus": 2, "max_vcpus": 2},
+                "memory": {"size": 67108864, "thp": false},
+                "payload": {"kernel": "/vms/a/kernel", "cmdline": "console=ttyS0"},
+                "rng": {"src": "/dev/urandom"},
+                "serial": {"mode": "Tty"},
+                "console": {"mode": "Off"},
+                "landlock_enable": true,
+                "landlock_rules": [{"path": "/vms/a", "access": "rw"}],
+            })
+        );
+    }
+
+    #[test]
+    fn a_disk_always_names_its_image_type() {
+        for (format, image_type) in [(DiskFormat::Raw, "Raw"), (DiskFormat::Qcow2, "Qcow2")] {
+            let spec = spec(Boot::Disk { source: "/images/d".into(), format, kernel: None });
+            let config = vm_config(&spec, Path::new("/vms/a"), None, Some(Path::new("/fw")));
+            let json = serde_json::to_value(config).expect("json");
+            assert_eq!(json["disks"][0]["image_type"], image_type);
+            assert_eq!(json["payload"], serde_json::json!({"firmware": "/fw"}));
+        }
+    }
+
+    #[test]
+    fn absurd_sizes_are_refused_by_field() {
+        let good = spec(Boot::Kernel { kernel: "/k".into() });
+        assert_eq!(validate(&good), Ok(()));
+        let cases = [
+            (StartSpec { vcpus: 0, ..good.clone() }, "vcpus"),
+            (StartSpec { vcpus: 255, ..good.clone() }, "vcpus"),
+            (StartSpec { memory_mib: 0, ..good.clone() }, "memory_mib"),
+            (StartSpec { memory_mib: 99 << 20, ..good.clone() }, "memory_mib"),
+            (StartSpec { run: 0, ..good.clone() }, "run"),
+            (StartSpec { cmdline: Some("x".repeat(3000)), ..good.clone() }, "cmdline"),
+            (StartSpec { cmdline: Some("a\nb".into()), ..good }, "cmdline"),
+        ];
+        for (bad, field) in cases {
+            let message = validate(&bad).expect_err(field);
+            assert!(message.starts_with(field), "{message}");
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! What is there of a VM: its marks, its lock, and its shim's word. Reads only.
+
+use std::io;
+use std::time::Duration;
+
+use holm_model::VmId;
+
+use super::CloudHypervisor;
+use crate::hypervisor::{ExitCause, Instance, InstanceState, Observation};
+use crate::shim::client::{self, TIMEOUT};
+use crate::shim::protocol::{Op, Status};
+use crate::vm_dir::{EpochRecord, ShimRecord, VmDir};
+use crate::vm_state::Phase;
+
+/// How long a lock may outlast its shim's socket: both end with the process, within microseconds.
+const LOCK_PATIENCE: Duration = Duration::from_secs(1);
+/// How often the lock is looked at meanwhile.
+const LOCK_POLL: Duration = Duration::from_millis(5);
+
+impl CloudHypervisor {
+    pub(super) async fn observe_vm(&self, vm: VmId) -> Observation {
+        let dir = self.dir(vm);
+        match self.look(vm, &dir).await {
+            Ok(observation) => observation,
+            Err(e) => {
+                Observation::Unknown { reason: format!("{} cannot be read: {e}", dir.path().display()) }
+            }
+        }
+    }
+
+    async fn look(&self, vm: VmId, dir: &VmDir) -> io::Result<Observation> {
+        let Some(mark) = dir.epoch()? else { return Ok(Observation::Absent) };
+        if dir.is_locked()? {
+            if let Some(observation) = self.ask_shim(vm, dir, &mark).await? {
+                return Ok(observation);
+            }
+            // The shim's socket is closed. Its end may be a moment away; else it has just begun.
+            if !lock_ends(dir).await? {
+                return Ok(Observation::Unknown { reason: "a start is under way".to_owned() });
+            }
+        }
+        Ok(Observation::Known(self.at_rest(dir, mark)?))
+    }
+
+    /// The shim's word; `None` when there is nobody to ask.
+    async fn ask_shim(&self, vm: VmId, dir: &VmDir, mark: &EpochRecord) -> io::Result<Option<Observation>> {
+        let Some(record) = dir.shim()? else { return Ok(None) };
+        let state = match client::call(&record.control_socket, Op::Status, TIMEOUT).await {
+            Ok(status) => match running_state(&status) {
+                Ok(state) => state,
+                Err(reason) => return Ok(Some(Observation::Unknown { reason })),
+            },
+            Err(e) if e.kind() == io::ErrorKind::TimedOut => InstanceState::Unresponsive {
+                reason: format!("its shim (process {}) does not answer", record.shim.pid),
+            },
+            Err(_) => return Ok(None),
+        };
+        self.watches.begin(vm, &record.control_socket);
+        Ok(Some(Observation::Known(instance(mark, &record, state))))
+    }
+
+    /// Nobody runs it: how the latest run ended.
+    fn at_rest(&self, dir: &VmDir, mark: EpochRecord) -> io::Result<Instance> {
+        let Some(record) = dir.shim()?.filter(|record| record.epoch == mark.epoch) else {
+            let state = InstanceState::Prepared;
+            return Ok(Instance { epoch: mark.epoch, released: mark.released, run: 0, boot_id: None, state });
+        };
+        let exit = dir.exit()?.filter(|exit| exit.epoch == record.epoch && exit.run == record.run);
+        let cause = match exit {
+            Some(exit) => exit.cause,
+            None if record.boot_id != self.boot_id => ExitCause::HostLost,
+            None => ExitCause::Failed {
+                reason: format!(
+                    "the shim (process {}) was killed, and Cloud Hypervisor died with it",
+                    record.shim.pid
+                ),
+            },
+        };
+        Ok(instance(&mark, &record, InstanceState::Ended(cause)))
+    }
+}
+
+fn instance(mark: &EpochRecord, record: &ShimRecord, state: InstanceState) -> Instance {
+    // A run of an older epoch that still goes on is reported under the epoch it belongs to.
+    Instance {
+        epoch: record.epoch,
+        released: mark.released && mark.epoch == record.epoch,
+        run: record.run,
+        boot_id: Some(record.boot_id),
+        state,
+    }
+}
+
+/// The phase in the words of the trait; the text of an unknown one where there is none.
+fn running_state(status: &Status) -> Result<InstanceState, String> {
+    if let Some(unanswered) = &status.unanswered {
+        let seconds = unanswered.for_ms / 1000;
+        return Ok(InstanceState::Unresponsive {
+            reason: format!(
+                "Cloud Hypervisor has not answered {} for {seconds} s; it may be busy",
+                unanswered.call
+            ),
+        });
+    }
+    match &status.phase {
+        Phase::Starting => Err("the guest is being started".to_owned()),
+        Phase::Running | Phase::Stopping(_) => Ok(InstanceState::Running),
+        Phase::Paused => Ok(InstanceState::Paused),
+        Phase::Ending(_) => Err("Cloud Hypervisor is being ended".to_owned()),
+        Phase::Ended(cause) => Ok(InstanceState::Ended(cause.clone())),
+    }
+}
+
+/// Waits a moment for the lock to be free; false when it is still held.
+pub(super) async fn lock_ends(dir: &VmDir) -> io::Result<bool> {
+    let deadline = tokio::time::Instant::now() + LOCK_PATIENCE;
+    while dir.is_locked()? {
+        if tokio::time::Instant::now() >= deadline {
+            return Ok(false);
+        }
+        tokio::time::sleep(LOCK_POLL).await;
+    }
+    Ok(true)
+}

@@ -1,0 +1,51 @@
+//! Hears of changes nobody here made: one connection to each running shim, whose every line and whose end
+//! names the VM on the channel of the trait's `changes`.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use holm_model::VmId;
+use tokio::sync::mpsc;
+
+use crate::shim::client::Connection;
+use crate::shim::protocol::Op;
+
+/// The watches that go on.
+pub struct Watches {
+    watched: Arc<Mutex<HashSet<VmId>>>,
+    changes: mpsc::UnboundedSender<VmId>,
+}
+
+impl Watches {
+    /// Names go to `changes`.
+    pub fn new(changes: mpsc::UnboundedSender<VmId>) -> Self {
+        Self { watched: Arc::default(), changes }
+    }
+
+    /// Watches the shim behind `socket`, unless that goes on already.
+    pub fn begin(&self, vm: VmId, socket: &Path) {
+        if !lock(&self.watched).insert(vm) {
+            return;
+        }
+        let (watched, changes, socket) = (self.watched.clone(), self.changes.clone(), socket.to_owned());
+        tokio::spawn(async move {
+            if let Ok(mut connection) = Connection::open(&socket, Op::Watch).await {
+                // The first line says how things are now, which whoever began the watch knows.
+                let mut first = true;
+                while let Ok(Some(_)) = connection.next().await {
+                    if !std::mem::take(&mut first) {
+                        let _ = changes.send(vm);
+                    }
+                }
+            }
+            lock(&watched).remove(&vm);
+            let _ = changes.send(vm);
+        });
+    }
+}
+
+fn lock(watched: &Mutex<HashSet<VmId>>) -> std::sync::MutexGuard<'_, HashSet<VmId>> {
+    // A set is whole whatever panicked beside it.
+    watched.lock().unwrap_or_else(|e| e.into_inner())
+}

@@ -1,0 +1,159 @@
+//! The shim: one small process for each running VM. It parents the Cloud Hypervisor process, drives its
+//! start from `spec.json`, holds the guest's console, tells the daemon how things are and writes down how
+//! they ended. It outlives the daemon, and its VMM never outlives it.
+//!
+//! One thread and one `poll` loop: nothing in it waits for anything but that poll, so a stuck API, console
+//! reader or daemon holds up nothing. The daemon may be killed and replaced at any moment.
+
+mod bounded_log;
+pub mod client;
+mod console;
+mod control;
+mod poll;
+pub mod protocol;
+mod reset_counter;
+mod run;
+pub mod setup;
+mod vmm_log;
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+
+use nix::unistd::ForkResult;
+
+use self::setup::Args;
+use crate::cloud_hypervisor::config::RunSpec;
+use crate::durable;
+use crate::vm_dir::{Lock, VmDir};
+
+pub use bounded_log::previous as previous_log;
+
+/// Names of the sockets in a VM's run directory.
+pub const CONTROL_SOCKET: &str = "shim.sock";
+/// See [`CONTROL_SOCKET`].
+pub const CONSOLE_SOCKET: &str = "console.sock";
+/// See [`CONTROL_SOCKET`].
+pub const API_SOCKET: &str = "api.sock";
+
+/// What the shim says over the pipe when all is well.
+const READY: &[u8] = b"ready";
+
+/// Why a shim did not start. Shown to the operator by the daemon.
+type Refusal = String;
+
+/// Everything a shim holds before it forks.
+struct Prepared {
+    dir: VmDir,
+    spec: RunSpec,
+    lock: Lock,
+    api: UnixListener,
+    control: UnixListener,
+    console: UnixListener,
+    run_dir: std::path::PathBuf,
+}
+
+/// Starts the shim for one run of one VM; `args` are those after the subcommand. The process that calls
+/// this ends with 0 once the VMM was forked, or with 1 and the reason on standard error; the shim itself
+/// lives on as another process. Must be called while this process has one thread.
+pub fn main(args: impl IntoIterator<Item = OsString>) -> ! {
+    let outcome = Args::parse(args).and_then(prepare).and_then(fork);
+    match outcome {
+        Ok(()) => std::process::exit(0),
+        Err(refusal) => {
+            let _ = writeln!(std::io::stderr(), "{refusal}");
+            std::process::exit(1)
+        }
+    }
+}
+
+/// Takes the VM's lock, checks that this run may begin, and binds the sockets.
+fn prepare(args: Args) -> Result<Prepared, Refusal> {
+    let dir = VmDir::at(args.dir);
+    let unreadable = |e: std::io::Error| format!("{} cannot be used: {e}", dir.path().display());
+    let lock =
+        dir.lock().map_err(unreadable)?.ok_or("this VM has a shim or a VMM running already".to_owned())?;
+    let spec: RunSpec = durable::read_json(&dir.file("spec.json"))
+        .map_err(unreadable)?
+        .ok_or_else(|| format!("{} has no spec.json", dir.path().display()))?;
+    let epoch = dir
+        .epoch()
+        .map_err(unreadable)?
+        .ok_or_else(|| format!("{} has no epoch.json", dir.path().display()))?;
+    if epoch.released || epoch.epoch != spec.start.epoch {
+        return Err(format!("epoch {} was released or replaced on this host", spec.start.epoch));
+    }
+    if let Some(begun) = dir.shim().map_err(unreadable)?
+        && begun.epoch == spec.start.epoch
+        && begun.run >= spec.start.run
+    {
+        return Err(format!("run {} was begun already", spec.start.run));
+    }
+    let run_dir = args.run_dir;
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&run_dir)
+        .map_err(|e| format!("{} cannot be made: {e}", run_dir.display()))?;
+    let bind = |name: &str| bind(&run_dir.join(name));
+    Ok(Prepared {
+        spec,
+        lock,
+        api: bind(API_SOCKET)?,
+        control: bind(CONTROL_SOCKET)?,
+        console: bind(CONSOLE_SOCKET)?,
+        dir,
+        run_dir,
+    })
+}
+
+/// Binds a socket; what lies there is left over, since this process holds the VM's lock.
+fn bind(path: &Path) -> Result<UnixListener, Refusal> {
+    let _ = std::fs::remove_file(path);
+    UnixListener::bind(path).map_err(|e| format!("{} cannot be bound: {e}", path.display()))
+}
+
+/// Forks the shim and waits for its word.
+fn fork(prepared: Prepared) -> Result<(), Refusal> {
+    let (reader, writer) = std::io::pipe().map_err(|e| format!("no pipe: {e}"))?;
+    // SAFETY: this process has one thread, so the child may do anything.
+    match unsafe { nix::unistd::fork() } {
+        Err(e) => Err(format!("the shim cannot be forked: {e}")),
+        Ok(ForkResult::Parent { .. }) => {
+            drop(writer);
+            drop(prepared);
+            await_ready(File::from(std::os::fd::OwnedFd::from(reader)))
+        }
+        Ok(ForkResult::Child) => {
+            drop(reader);
+            let mut writer = File::from(std::os::fd::OwnedFd::from(writer));
+            match run::Run::begin(prepared) {
+                Ok(run) => {
+                    // Nobody listens any more when the daemon was killed meanwhile; the run goes on.
+                    let _ = writer.write_all(READY);
+                    drop(writer);
+                    setup::lock_memory();
+                    run.serve()
+                }
+                Err(refusal) => {
+                    setup::note(&refusal);
+                    let _ = writer.write_all(refusal.as_bytes());
+                }
+            }
+            std::process::exit(0)
+        }
+    }
+}
+
+fn await_ready(mut reader: File) -> Result<(), Refusal> {
+    let mut said = Vec::new();
+    reader.read_to_end(&mut said).map_err(|e| format!("the shim cannot be heard: {e}"))?;
+    match said.as_slice() {
+        READY => Ok(()),
+        [] => Err("the shim died while it started; see shim.log in the VM's directory".to_owned()),
+        refusal => Err(String::from_utf8_lossy(refusal).into_owned()),
+    }
+}

@@ -1,0 +1,85 @@
+//! What daemon and shim say to each other over `shim.sock`: one JSON object a line. A request is answered
+//! by one status line, a watch by one at once and one for each change; the end of the stream means that
+//! the shim is gone. Stays readable for ever, because shims outlive upgrades of the daemon: operations and
+//! fields are added, never changed, and unknown fields are ignored.
+
+use holm_model::Epoch;
+use serde::{Deserialize, Serialize};
+
+use crate::vm_state::Phase;
+
+/// Version of the protocol.
+pub const VERSION: u32 = 1;
+
+/// A request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    pub v: u32,
+    #[serde(flatten)]
+    pub op: Op,
+}
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "op", rename_all = "kebab-case")]
+pub enum Op {
+    /// How things are; asks the VMM first if that was not done within the last second.
+    Status,
+    /// Answers when the guest runs, or the run has ended.
+    AwaitStart,
+    /// Power button, then power off after `timeout_s`. Answers once begun.
+    Stop { timeout_s: u32 },
+    /// Power off. Answers once begun.
+    Kill,
+    /// A status now and after every change.
+    Watch,
+}
+
+/// How things are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    pub v: u32,
+    pub epoch: Epoch,
+    pub run: u64,
+    pub phase: Phase,
+    pub vmm_pid: u32,
+    /// How often the guest reset itself in this run.
+    pub resets: u64,
+    /// The call that the VMM has not answered yet, if that takes longer than it should.
+    pub unanswered: Option<Unanswered>,
+    /// Why the request was not understood; the rest is true all the same.
+    #[serde(default)]
+    pub error: Option<String>,
+}
+
+/// A call without an answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unanswered {
+    pub call: String,
+    pub for_ms: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hypervisor::ExitCause;
+
+    #[test]
+    fn lines_of_the_first_version_stay_readable() {
+        let cases = [
+            (r#"{"v":1,"op":"status"}"#, Op::Status),
+            (r#"{"v":1,"op":"await-start"}"#, Op::AwaitStart),
+            (r#"{"v":1,"op":"stop","timeout_s":60}"#, Op::Stop { timeout_s: 60 }),
+            (r#"{"v":1,"op":"kill"}"#, Op::Kill),
+            (r#"{"v":1,"op":"watch","later":true}"#, Op::Watch),
+        ];
+        for (line, op) in cases {
+            assert_eq!(serde_json::from_str::<Request>(line).expect(line), Request { v: 1, op });
+        }
+        let status: Status = serde_json::from_str(
+            r#"{"v":1,"epoch":7,"run":2,"phase":{"ending":"guest-off"},"vmm_pid":3,"resets":0,"unanswered":null}"#,
+        )
+        .expect("status");
+        assert_eq!(status.phase, Phase::Ending(ExitCause::GuestOff));
+    }
+}

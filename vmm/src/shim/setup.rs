@@ -1,0 +1,169 @@
+//! Makes a process fit to outlive the daemon: own session, own cgroup, no terminal, protected from the
+//! OOM killer, memory locked. What the host does not permit is noted in `shim.log` and done without.
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+
+/// Group of all guests on the host, below the root of cgroup v2.
+const GUESTS_CGROUP: &str = "holm-guests";
+
+/// Command line of a shim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Args {
+    /// The VM's directory.
+    pub dir: PathBuf,
+    /// The VM's directory of sockets.
+    pub run_dir: PathBuf,
+}
+
+impl Args {
+    /// Reads `--dir <path> --run-dir <path>`.
+    pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Self, String> {
+        let mut args = args.into_iter();
+        let (mut dir, mut run_dir) = (None, None);
+        while let Some(name) = args.next() {
+            let slot = match name.to_str() {
+                Some("--dir") => &mut dir,
+                Some("--run-dir") => &mut run_dir,
+                _ => return Err(format!("unknown argument {name:?}; the daemon starts this, not a person")),
+            };
+            *slot = args.next().map(PathBuf::from);
+        }
+        match (dir, run_dir) {
+            (Some(dir), Some(run_dir)) => Ok(Self { dir, run_dir }),
+            _ => Err("--dir and --run-dir are both needed; the daemon starts this, not a person".to_owned()),
+        }
+    }
+
+    /// The other way round, for the daemon.
+    pub fn to_command_line(&self) -> [OsString; 4] {
+        ["--dir".into(), self.dir.clone().into(), "--run-dir".into(), self.run_dir.clone().into()]
+    }
+}
+
+/// Writes a line to standard error, which is `shim.log`. Never panics and never fails.
+pub fn note(text: &str) {
+    let seconds =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let _ = writeln!(io::stderr(), "{seconds} {text}");
+}
+
+/// Cuts every tie to whoever started this process.
+pub fn detach(log: &Path) -> io::Result<()> {
+    nix::unistd::setsid()?;
+    let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
+    let log = OpenOptions::new().create(true).write(true).truncate(true).open(log)?;
+    for (file, fd) in [(&null, 0), (&null, 1), (&log, 2)] {
+        replace_stdio(file, fd)?;
+    }
+    std::env::set_current_dir("/")
+}
+
+fn replace_stdio(file: &File, fd: i32) -> io::Result<()> {
+    // SAFETY: both descriptors are open; 0 to 2 are owned by nobody in particular.
+    if unsafe { libc::dup2(file.as_raw_fd(), fd) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// Termination signals come as readable data; whoever sends one wants the guest to stop in order.
+pub fn catch_signals() -> io::Result<SignalFd> {
+    let mut signals = SigSet::empty();
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
+        signals.add(signal);
+    }
+    signals.thread_block()?;
+    Ok(SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?)
+}
+
+/// Asks the kernel to kill anything else first when memory runs out.
+pub fn protect_from_oom_killer() {
+    if let Err(e) = std::fs::write("/proc/self/oom_score_adj", "-1000") {
+        note(&format!("not protected from the OOM killer: {e}"));
+    }
+}
+
+/// Keeps every page in memory, so that ending a VMM never waits for a disk.
+pub fn lock_memory() {
+    // SAFETY: a plain system call.
+    if unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) } < 0 {
+        note(&format!("memory is not locked: {}", io::Error::last_os_error()));
+    }
+}
+
+/// Moves this process out of the daemon's cgroup into one of its own. `None` where that is not possible.
+pub fn enter_own_cgroup(vm: &str) -> Option<PathBuf> {
+    let group = match cgroup_root() {
+        Some(root) => root.join(GUESTS_CGROUP).join(vm),
+        None => {
+            note("no cgroup v2 is mounted: this shim stays in the cgroup of the daemon");
+            return None;
+        }
+    };
+    let entered = std::fs::create_dir_all(&group).and_then(|()| join_cgroup(&group));
+    match entered {
+        Ok(()) => Some(group),
+        Err(e) => {
+            note(&format!("no cgroup of its own ({}: {e}): stays in that of the daemon", group.display()));
+            remove_cgroup(&group);
+            None
+        }
+    }
+}
+
+/// Leaves the group and removes it.
+pub fn leave_cgroup(group: &Path) {
+    if let Some(root) = cgroup_root()
+        && let Err(e) = join_cgroup(&root)
+    {
+        note(&format!("cannot leave {}: {e}", group.display()));
+    }
+    remove_cgroup(group);
+}
+
+/// Removes an empty group, and the group of all guests with the last of them.
+pub fn remove_cgroup(group: &Path) {
+    if std::fs::remove_dir(group).is_ok()
+        && let Some(parent) = group.parent().filter(|p| p.ends_with(GUESTS_CGROUP))
+    {
+        // Fails while another guest has its group there.
+        let _ = std::fs::remove_dir(parent);
+    }
+}
+
+fn join_cgroup(group: &Path) -> io::Result<()> {
+    std::fs::write(group.join("cgroup.procs"), std::process::id().to_string())
+}
+
+/// Where cgroup v2 is mounted, alone or beside v1.
+fn cgroup_root() -> Option<PathBuf> {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+    mounts.lines().find_map(|line| {
+        let (mount, file_system) = line.split_once(" - ")?;
+        file_system.starts_with("cgroup2 ").then(|| mount.split(' ').nth(4).map(PathBuf::from))?
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_come_back_as_they_were_given() {
+        let args = Args { dir: "/vms/a".into(), run_dir: "/run/holm/a".into() };
+        assert_eq!(Args::parse(args.to_command_line()), Ok(args));
+    }
+
+    #[test]
+    fn a_missing_or_unknown_argument_is_refused() {
+        assert!(Args::parse([OsString::from("--dir"), OsString::from("/a")]).is_err());
+        assert!(Args::parse([OsString::from("--help")]).is_err());
+    }
+}

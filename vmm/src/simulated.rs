@@ -1,0 +1,315 @@
+//! A driver without a hypervisor: VMs are records that print a banner and echo what is typed. For hosts
+//! without KVM and for large tests; always labelled as simulated. Its directories carry the same durable
+//! marks as the real one's, so that restarts, releases and epochs behave the same: a simulated VM goes on
+//! through a restart of the daemon and is lost with the host.
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use futures::future::BoxFuture;
+use holm_model::node::{HypervisorFacts, HypervisorKind};
+use holm_model::vm::StopMode;
+use holm_model::{BootId, Epoch, VmId};
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::sync::{broadcast, mpsc};
+
+use crate::cloud_hypervisor::config;
+use crate::durable::{self, Sync};
+use crate::host;
+use crate::hypervisor::{Error, ExitCause, Hypervisor, Instance, InstanceState, Observation, StartSpec};
+use crate::vm_dir::VmDir;
+use crate::vm_files::{self, io_error};
+
+/// What a console client may lag behind before it misses output.
+const CONSOLE_BACKLOG: usize = 64;
+
+/// The simulated driver. Cheap to clone.
+#[derive(Clone)]
+pub struct Simulated {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    root: PathBuf,
+    reason: String,
+    boot_id: BootId,
+    consoles: Mutex<HashMap<VmId, broadcast::Sender<Vec<u8>>>>,
+    changes: mpsc::UnboundedSender<VmId>,
+    receiver: Mutex<Option<mpsc::UnboundedReceiver<VmId>>>,
+}
+
+/// `simulated.json`: the latest run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct RunRecord {
+    epoch: Epoch,
+    run: u64,
+    boot_id: BootId,
+    ended: Option<ExitCause>,
+}
+
+impl Simulated {
+    /// A driver with its directories below `dir`; `reason` says why the real one is not used.
+    pub fn new(dir: PathBuf, reason: String) -> std::io::Result<Self> {
+        std::fs::create_dir_all(&dir)?;
+        let (changes, receiver) = mpsc::unbounded_channel();
+        let shared = Shared {
+            root: dir,
+            reason,
+            boot_id: host::boot_id()?,
+            consoles: Mutex::default(),
+            changes,
+            receiver: Mutex::new(Some(receiver)),
+        };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Ends a VM from inside, as its guest or a broken VMM would. For tests.
+    pub fn end(&self, vm: VmId, cause: ExitCause) -> Result<(), Error> {
+        self.finish(vm, cause)?;
+        let _ = self.shared.changes.send(vm);
+        Ok(())
+    }
+
+    fn dir(&self, vm: VmId) -> VmDir {
+        VmDir::new(&self.shared.root, vm)
+    }
+
+    fn run(&self, vm: VmId) -> Result<Option<RunRecord>, Error> {
+        let path = self.dir(vm).file("simulated.json");
+        durable::read_json(&path).map_err(io_error("cannot read", &path))
+    }
+
+    fn set_run(&self, vm: VmId, record: &RunRecord) -> Result<(), Error> {
+        let path = self.dir(vm).file("simulated.json");
+        durable::write_json(&path, record, Sync::Yes).map_err(io_error("cannot write", &path))
+    }
+
+    fn is_running(&self, vm: VmId) -> Result<bool, Error> {
+        Ok(self.run(vm)?.is_some_and(|run| run.ended.is_none() && run.boot_id == self.shared.boot_id))
+    }
+
+    fn refuse_running(&self, vm: VmId) -> Result<(), Error> {
+        match self.is_running(vm)? {
+            true => Err(Error::Refused("the VM still runs: stop it first".to_owned())),
+            false => Ok(()),
+        }
+    }
+
+    fn look(&self, vm: VmId) -> Result<Observation, Error> {
+        let dir = self.dir(vm);
+        let Some(mark) = dir.epoch().map_err(io_error("cannot read the epoch of", dir.path()))? else {
+            return Ok(Observation::Absent);
+        };
+        let run = self.run(vm)?.filter(|run| run.epoch == mark.epoch);
+        let state = match &run {
+            None => InstanceState::Prepared,
+            Some(run) => match &run.ended {
+                Some(cause) => InstanceState::Ended(cause.clone()),
+                None if run.boot_id == self.shared.boot_id => InstanceState::Running,
+                None => InstanceState::Ended(ExitCause::HostLost),
+            },
+        };
+        Ok(Observation::Known(Instance {
+            epoch: mark.epoch,
+            released: mark.released,
+            run: run.as_ref().map_or(0, |run| run.run),
+            boot_id: run.map(|run| run.boot_id),
+            state,
+        }))
+    }
+
+    fn begin(&self, spec: &StartSpec) -> Result<(), Error> {
+        config::validate(spec).map_err(Error::BuildFailed)?;
+        let dir = self.dir(spec.vm);
+        let mark = dir.epoch().map_err(io_error("cannot read the epoch of", dir.path()))?;
+        let running = self.is_running(spec.vm)?;
+        let latest = self.run(spec.vm)?;
+        match (&mark, &latest) {
+            (Some(mark), _) if mark.epoch > spec.epoch || (mark.epoch == spec.epoch && mark.released) => {
+                return Err(Error::Refused(format!(
+                    "epoch {} was released or replaced on this host",
+                    spec.epoch
+                )));
+            }
+            (_, Some(run)) if running && run.epoch == spec.epoch && run.run == spec.run => return Ok(()),
+            _ if running => {
+                return Err(Error::Refused("another run of the VM goes on: stop it first".to_owned()));
+            }
+            (_, Some(run)) if run.epoch == spec.epoch && run.run >= spec.run => {
+                return Err(Error::Refused(format!(
+                    "run {} was begun already; the latest is {}",
+                    spec.run, run.run
+                )));
+            }
+            _ => {}
+        }
+        if mark.is_none_or(|mark| mark.epoch != spec.epoch) {
+            dir.set_epoch(spec.epoch, false).map_err(io_error("cannot write the epoch of", dir.path()))?;
+        }
+        self.print(spec.vm, format!("Holm simulated guest {}\r\n", spec.name).as_bytes())?;
+        let record =
+            RunRecord { epoch: spec.epoch, run: spec.run, boot_id: self.shared.boot_id, ended: None };
+        self.set_run(spec.vm, &record)
+    }
+
+    fn finish(&self, vm: VmId, cause: ExitCause) -> Result<(), Error> {
+        let Some(mut run) = self.run(vm)? else { return Err(Error::NotHere) };
+        if run.ended.is_none() {
+            run.ended = Some(if run.boot_id == self.shared.boot_id { cause } else { ExitCause::HostLost });
+            self.set_run(vm, &run)?;
+        }
+        // Dropping the sender ends the consoles.
+        self.consoles().remove(&vm);
+        Ok(())
+    }
+
+    /// Appends to the log and shows it to whoever is connected.
+    fn print(&self, vm: VmId, bytes: &[u8]) -> Result<(), Error> {
+        let path = self.dir(vm).console_log();
+        std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&path)
+            .and_then(|mut file| file.write_all(bytes))
+            .map_err(io_error("cannot write", &path))?;
+        if let Some(console) = self.consoles().get(&vm) {
+            let _ = console.send(bytes.to_vec());
+        }
+        Ok(())
+    }
+
+    fn consoles(&self) -> MutexGuard<'_, HashMap<VmId, broadcast::Sender<Vec<u8>>>> {
+        self.shared.consoles.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    fn connect(&self, vm: VmId) -> Result<UnixStream, Error> {
+        if self.look(vm)? == Observation::Absent {
+            return Err(Error::NotHere);
+        }
+        if !self.is_running(vm)? {
+            return Err(Error::Refused(
+                "the VM does not run, so it has no console: start it, or read its log".to_owned(),
+            ));
+        }
+        let (ours, theirs) =
+            UnixStream::pair().map_err(|e| Error::Unknown(format!("no socket pair: {e}")))?;
+        let output =
+            self.consoles().entry(vm).or_insert_with(|| broadcast::channel(CONSOLE_BACKLOG).0).subscribe();
+        tokio::spawn(serve_console(self.clone(), vm, ours, output));
+        Ok(theirs)
+    }
+}
+
+/// Echoes what is typed, `q` powers the guest off, as the test guest does.
+async fn serve_console(
+    driver: Simulated,
+    vm: VmId,
+    stream: UnixStream,
+    mut output: broadcast::Receiver<Vec<u8>>,
+) {
+    let (mut from_client, mut to_client) = stream.into_split();
+    let mut typed = [0; 1024];
+    loop {
+        tokio::select! {
+            printed = output.recv() => match printed {
+                Ok(bytes) => {
+                    if to_client.write_all(&bytes).await.is_err() {
+                        return;
+                    }
+                }
+                Err(broadcast::error::RecvError::Lagged(_)) => {}
+                Err(broadcast::error::RecvError::Closed) => return,
+            },
+            read = from_client.read(&mut typed) => match read {
+                Ok(n) if n > 0 => {
+                    let typed = &typed[..n];
+                    let off = typed.iter().position(|b| *b == b'q');
+                    if driver.print(vm, &typed[..off.unwrap_or(n)]).is_err() {
+                        return;
+                    }
+                    if off.is_some() {
+                        let _ = driver.end(vm, ExitCause::GuestOff);
+                        return;
+                    }
+                }
+                Ok(_) | Err(_) => return,
+            },
+        }
+    }
+}
+
+impl Hypervisor for Simulated {
+    fn facts(&self) -> BoxFuture<'_, HypervisorFacts> {
+        let facts = HypervisorFacts {
+            kind: HypervisorKind::Simulated,
+            version: String::new(),
+            reason: self.shared.reason.clone(),
+        };
+        Box::pin(async { facts })
+    }
+
+    fn vms(&self) -> BoxFuture<'_, Result<Vec<VmId>, Error>> {
+        Box::pin(async { vm_files::list(&self.shared.root) })
+    }
+
+    fn observe(&self, vm: VmId) -> BoxFuture<'_, Observation> {
+        Box::pin(
+            async move { self.look(vm).unwrap_or_else(|e| Observation::Unknown { reason: e.to_string() }) },
+        )
+    }
+
+    fn start(&self, spec: StartSpec) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move { self.begin(&spec) })
+    }
+
+    fn stop(&self, vm: VmId, _: StopMode) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            match self.look(vm)? {
+                Observation::Known(Instance { state: InstanceState::Running, .. }) => {
+                    self.finish(vm, ExitCause::Requested)
+                }
+                Observation::Absent => Err(Error::NotHere),
+                Observation::Known(_) | Observation::Unknown { .. } => Ok(()),
+            }
+        })
+    }
+
+    fn release(&self, vm: VmId, epoch: Epoch) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            self.refuse_running(vm)?;
+            vm_files::release(&self.dir(vm), epoch)
+        })
+    }
+
+    fn delete_disks(&self, vm: VmId) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            self.refuse_running(vm)?;
+            vm_files::delete_disks(&self.dir(vm))
+        })
+    }
+
+    fn forget(&self, vm: VmId) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            self.refuse_running(vm)?;
+            vm_files::forget(&self.dir(vm), || {})
+        })
+    }
+
+    fn console(&self, vm: VmId) -> BoxFuture<'_, Result<UnixStream, Error>> {
+        Box::pin(async move { self.connect(vm) })
+    }
+
+    fn log(&self, vm: VmId, max_bytes: u64) -> BoxFuture<'_, Result<Vec<u8>, Error>> {
+        Box::pin(async move { vm_files::log(&self.dir(vm), max_bytes) })
+    }
+
+    fn changes(&self) -> mpsc::UnboundedReceiver<VmId> {
+        let taken = self.shared.receiver.lock().unwrap_or_else(|e| e.into_inner()).take();
+        // A second taker gets a channel that never speaks.
+        taken.unwrap_or_else(|| mpsc::unbounded_channel().1)
+    }
+}

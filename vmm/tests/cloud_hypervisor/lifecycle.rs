@@ -1,0 +1,110 @@
+//! A VM's life as the agent sees it: start, observe, restart of the daemon, stop, release, forget.
+
+use holm_model::vm::StopMode;
+use holm_model::{Epoch, Revision};
+use holm_vmm::Hypervisor;
+use holm_vmm::hypervisor::{Error, ExitCause, InstanceState, Observation};
+use holm_vmm::test_guest::Variant;
+use tokio::io::AsyncWriteExt;
+
+use crate::rig::{Rig, read_until};
+
+#[tokio::test]
+async fn a_vm_starts_prints_its_banner_and_stops_without_a_trace() {
+    let Some(rig) = Rig::real("start and stop").await else { return };
+    let spec = rig.spec(Variant::Banner);
+    assert_eq!(rig.driver.observe(spec.vm).await, Observation::Absent);
+
+    rig.driver.start(spec.clone()).await.expect("started");
+    rig.until_printed(spec.vm, "Holm test guest").await;
+    let running = rig.instance(spec.vm).await;
+    assert_eq!((running.epoch, running.run, running.state), (spec.epoch, 1, InstanceState::Running));
+
+    rig.driver.stop(spec.vm, StopMode::Force).await.expect("stopped");
+    let stopped = rig.instance(spec.vm).await;
+    assert_eq!(stopped.state, InstanceState::Ended(ExitCause::Requested));
+    rig.assert_no_leak(spec.vm);
+    assert_eq!(rig.driver.vms().await.expect("list"), [spec.vm]);
+}
+
+#[tokio::test]
+async fn a_guest_that_ignores_the_power_button_is_powered_off_when_its_time_is_over() {
+    let Some(rig) = Rig::real("graceful stop").await else { return };
+    let spec = rig.spec(Variant::Banner);
+    rig.driver.start(spec.clone()).await.expect("started");
+    let begun = std::time::Instant::now();
+    rig.driver.stop(spec.vm, StopMode::Graceful { timeout_s: 1 }).await.expect("stopped");
+    assert!(begun.elapsed().as_millis() >= 1000, "{:?}", begun.elapsed());
+    let state = rig.instance(spec.vm).await.state;
+    assert_eq!(state, InstanceState::Ended(ExitCause::Requested));
+    rig.assert_no_leak(spec.vm);
+}
+
+#[tokio::test]
+async fn a_guest_that_powers_off_ends_as_guest_off_and_the_change_is_told() {
+    let Some(rig) = Rig::real("guest off").await else { return };
+    let mut changes = rig.driver.changes();
+    let spec = rig.spec(Variant::Echo);
+    rig.driver.start(spec.clone()).await.expect("started");
+    let mut console = rig.driver.console(spec.vm).await.expect("console");
+    console.write_all(b"abc").await.expect("typed");
+    read_until(&mut console, "abc").await;
+    console.write_all(b"q").await.expect("typed");
+    assert_eq!(changes.recv().await, Some(spec.vm));
+    let state = rig.until(spec.vm, |s| matches!(s, InstanceState::Ended(_))).await;
+    assert_eq!(state, InstanceState::Ended(ExitCause::GuestOff));
+    rig.assert_no_leak(spec.vm);
+}
+
+#[tokio::test]
+async fn a_new_driver_adopts_a_running_vm_without_touching_it() {
+    let Some(mut rig) = Rig::real("adoption").await else { return };
+    let spec = rig.spec(Variant::Banner);
+    rig.driver.start(spec.clone()).await.expect("started");
+    let before = rig.processes(spec.vm);
+
+    rig.restart();
+    assert_eq!(rig.instance(spec.vm).await.state, InstanceState::Running);
+    rig.driver.start(spec.clone()).await.expect("starting the run that goes on joins it");
+    assert_eq!(rig.processes(spec.vm), before);
+
+    let mut changes = rig.driver.changes();
+    rig.driver.stop(spec.vm, StopMode::Force).await.expect("stopped");
+    assert_eq!(changes.recv().await, Some(spec.vm));
+    rig.assert_no_leak(spec.vm);
+}
+
+#[tokio::test]
+async fn a_run_is_started_once_and_a_released_epoch_never_again() {
+    let Some(rig) = Rig::real("release").await else { return };
+    let mut spec = rig.spec(Variant::Banner);
+    rig.driver.start(spec.clone()).await.expect("started");
+    let refused = rig.driver.release(spec.vm, spec.epoch).await;
+    assert!(matches!(refused, Err(Error::Refused(_))), "{refused:?}");
+    rig.driver.stop(spec.vm, StopMode::Force).await.expect("stopped");
+
+    let again = rig.driver.start(spec.clone()).await;
+    assert!(matches!(&again, Err(Error::Refused(why)) if why.contains("run 1")), "{again:?}");
+    spec.run = 2;
+    rig.driver.start(spec.clone()).await.expect("the next run");
+    rig.driver.stop(spec.vm, StopMode::Force).await.expect("stopped");
+
+    rig.driver.release(spec.vm, spec.epoch).await.expect("released");
+    assert!(rig.instance(spec.vm).await.released);
+    spec.run = 3;
+    let released = rig.driver.start(spec.clone()).await;
+    assert!(matches!(&released, Err(Error::Refused(why)) if why.contains("released")), "{released:?}");
+
+    spec.epoch = Epoch(Revision(9));
+    spec.run = 1;
+    rig.driver.start(spec.clone()).await.expect("a later epoch");
+    assert_eq!(rig.instance(spec.vm).await.epoch, Epoch(Revision(9)));
+    rig.driver.stop(spec.vm, StopMode::Force).await.expect("stopped");
+    let not_released = rig.driver.forget(spec.vm).await;
+    assert!(matches!(not_released, Err(Error::Refused(_))), "{not_released:?}");
+    rig.driver.release(spec.vm, spec.epoch).await.expect("released");
+    rig.driver.delete_disks(spec.vm).await.expect("disks deleted");
+    rig.driver.forget(spec.vm).await.expect("forgotten");
+    assert_eq!(rig.driver.observe(spec.vm).await, Observation::Absent);
+    assert!(!rig.vm_dir(spec.vm).exists());
+}

@@ -1,0 +1,233 @@
+//! A driver with directories of its own, and the proof that a test leaves nothing behind: whatever it
+//! started is ended when it ends, failed or not.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use holm_model::{Epoch, Revision, VmId};
+use holm_vmm::cloud_hypervisor::{CloudHypervisor, Settings, ShimCommand, detect};
+use holm_vmm::hypervisor::{Boot, Instance, InstanceState, Observation, StartSpec};
+use holm_vmm::test_guest::{self, Variant};
+use holm_vmm::{Hypervisor, host};
+use tokio::io::AsyncReadExt;
+
+/// Generous: two cores are shared by every test.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A driver and what it works on.
+pub struct Rig {
+    root: tempfile::TempDir,
+    pub driver: CloudHypervisor,
+}
+
+impl Rig {
+    /// With the real Cloud Hypervisor; `None`, and a visible line, where it cannot run.
+    pub async fn real(test: &str) -> Option<Self> {
+        match detect(None).await {
+            Ok(_) => Some(Self::with_binary(None)),
+            Err(reason) => {
+                eprintln!("SKIPPED: {test}: {reason}");
+                None
+            }
+        }
+    }
+
+    /// With a program that stands in for Cloud Hypervisor and misbehaves.
+    pub async fn fake(test: &str, script: &str) -> Option<Self> {
+        use std::os::unix::fs::PermissionsExt;
+        if let Err(reason) = host::kvm() {
+            eprintln!("SKIPPED: {test}: {reason}");
+            return None;
+        }
+        let root = tempfile::Builder::new().prefix("holm").tempdir().expect("temporary directory");
+        let path = root.path().join("fake-hypervisor");
+        std::fs::write(&path, script).expect("script");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("mode");
+        Some(Self::at(root, Some(path)))
+    }
+
+    /// With this binary, real or not.
+    pub fn with_binary(binary: Option<PathBuf>) -> Self {
+        Self::at(tempfile::Builder::new().prefix("holm").tempdir().expect("temporary directory"), binary)
+    }
+
+    fn at(root: tempfile::TempDir, binary: Option<PathBuf>) -> Self {
+        let driver = driver(root.path(), binary);
+        Self { root, driver }
+    }
+
+    /// The driver as it is after a restart of the daemon: nothing but the directories survives.
+    pub fn restart(&mut self) {
+        self.driver = driver(self.root.path(), None);
+    }
+
+    pub fn path(&self) -> &Path {
+        self.root.path()
+    }
+
+    pub fn vm_dir(&self, vm: VmId) -> PathBuf {
+        self.path().join("vms").join(vm.to_string())
+    }
+
+    pub fn run_dir(&self, vm: VmId) -> PathBuf {
+        self.path().join("run").join(vm.to_string())
+    }
+
+    /// Writes a test guest where an image would be.
+    pub fn image(&self, variant: Variant) -> PathBuf {
+        let path = self.path().join(format!("{variant:?}"));
+        std::fs::write(&path, test_guest::elf(variant)).expect("image");
+        path
+    }
+
+    pub fn spec(&self, variant: Variant) -> StartSpec {
+        StartSpec {
+            vm: random_vm(),
+            name: "test".to_owned(),
+            epoch: Epoch(Revision(7)),
+            run: 1,
+            vcpus: 1,
+            memory_mib: 64,
+            disk_gib: 0,
+            boot: Boot::Kernel { kernel: self.image(variant) },
+            cmdline: None,
+        }
+    }
+
+    pub async fn instance(&self, vm: VmId) -> Instance {
+        match self.driver.observe(vm).await {
+            Observation::Known(instance) => instance,
+            other => panic!("{vm} is {other:?}"),
+        }
+    }
+
+    /// Waits until the VM is observed in a state that `wanted` accepts.
+    pub async fn until(&self, vm: VmId, wanted: impl Fn(&InstanceState) -> bool) -> InstanceState {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let observation = self.driver.observe(vm).await;
+            match &observation {
+                Observation::Known(instance) if wanted(&instance.state) => return instance.state.clone(),
+                _ => assert!(Instant::now() < deadline, "still {observation:?}"),
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Waits until the console log holds `text`.
+    pub async fn until_printed(&self, vm: VmId, text: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let log = self.driver.log(vm, 1 << 20).await.expect("log");
+            if String::from_utf8_lossy(&log).contains(text) {
+                return;
+            }
+            assert!(Instant::now() < deadline, "log holds {:?}", String::from_utf8_lossy(&log));
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    /// What the shim wrote down about its processes: (shim, VMM).
+    pub fn processes(&self, vm: VmId) -> (u32, u32) {
+        let record = shim_record(&self.vm_dir(vm)).expect("shim.json");
+        (pid_in(&record, "shim").expect("shim"), pid_in(&record, "vmm").expect("vmm"))
+    }
+
+    /// Nothing of the VM runs, no socket and no temporary file is left.
+    pub fn assert_no_leak(&self, vm: VmId) {
+        let record = shim_record(&self.vm_dir(vm)).expect("shim.json");
+        // The lock is free as soon as the descriptors are closed; the process table takes a moment longer.
+        let deadline = Instant::now() + PATIENCE;
+        while let Some((role, process)) = live_processes(&record).first() {
+            assert!(Instant::now() < deadline, "{role} {process} still runs");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(!self.run_dir(vm).exists(), "sockets are left in {}", self.run_dir(vm).display());
+        for entry in std::fs::read_dir(self.vm_dir(vm)).expect("VM directory") {
+            let name = entry.expect("entry").file_name();
+            assert!(!name.to_string_lossy().ends_with(".tmp"), "{name:?} is left");
+        }
+        if let Some(group) = record["cgroup"].as_str() {
+            assert!(!Path::new(group).exists(), "{group} is left");
+        }
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        let Ok(entries) = std::fs::read_dir(self.path().join("vms")) else { return };
+        for entry in entries.flatten() {
+            if let Some(record) = shim_record(&entry.path()) {
+                for (_, pid) in live_processes(&record) {
+                    signal(pid, libc::SIGKILL);
+                }
+                if let Some(group) = record["cgroup"].as_str() {
+                    let deadline = Instant::now() + PATIENCE;
+                    while std::fs::remove_dir(group).is_err()
+                        && Path::new(group).exists()
+                        && Instant::now() < deadline
+                    {
+                        std::thread::sleep(Duration::from_millis(5));
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn random_vm() -> VmId {
+    let uuid = std::fs::read_to_string("/proc/sys/kernel/random/uuid").expect("random id");
+    uuid.trim().parse().expect("an id")
+}
+
+fn driver(root: &Path, vmm_binary: Option<PathBuf>) -> CloudHypervisor {
+    CloudHypervisor::new(Settings {
+        vm_dir: root.join("vms"),
+        run_dir: root.join("run"),
+        shim: ShimCommand { exe: env!("CARGO_BIN_EXE_holm-vmm-shim").into(), args: Vec::new() },
+        vmm_binary,
+        firmware: None,
+        vmm_user: None,
+    })
+    .expect("driver")
+}
+
+fn shim_record(dir: &Path) -> Option<serde_json::Value> {
+    serde_json::from_slice(&std::fs::read(dir.join("shim.json")).ok()?).ok()
+}
+
+fn pid_in(record: &serde_json::Value, role: &str) -> Option<u32> {
+    record[role]["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok())
+}
+
+/// The recorded processes that are still the same ones.
+fn live_processes(record: &serde_json::Value) -> Vec<(&'static str, u32)> {
+    ["shim", "vmm"]
+        .into_iter()
+        .filter_map(|role| Some((role, pid_in(record, role)?)))
+        .filter(|(role, pid)| host::process_start_ticks(*pid) == record[*role]["start_ticks"].as_u64())
+        .collect()
+}
+
+/// Sends a signal to one process.
+pub fn signal(pid: u32, signal: i32) {
+    // SAFETY: a plain system call.
+    assert_eq!(unsafe { libc::kill(pid as i32, signal) }, 0, "signal {signal} to {pid}");
+}
+
+/// Reads from a console until it has said `text`.
+pub async fn read_until(stream: &mut tokio::net::UnixStream, text: &str) -> String {
+    let mut said = Vec::new();
+    let read = async {
+        let mut buffer = [0; 4096];
+        while !String::from_utf8_lossy(&said).contains(text) {
+            let n = stream.read(&mut buffer).await.expect("console");
+            assert!(n > 0, "the console ended with {:?}", String::from_utf8_lossy(&said));
+            said.extend_from_slice(&buffer[..n]);
+        }
+    };
+    let in_time = tokio::time::timeout(PATIENCE, read).await.is_ok();
+    let said = String::from_utf8_lossy(&said).into_owned();
+    assert!(in_time, "the console said {said:?}, not {text:?}");
+    said
+}
