@@ -31,7 +31,7 @@ fn write_test_guest(args: &TestGuest) -> Result<()> {
     let variant = match args.variant {
         Variant::Banner => test_guest::Variant::Banner,
         Variant::Echo => test_guest::Variant::Echo,
-        Variant::Poweroff => test_guest::Variant::PowerOff,
+        Variant::Poweroff => test_guest::Variant::Poweroff,
         Variant::Reset => test_guest::Variant::Reset,
         Variant::Flood => test_guest::Variant::Flood,
     };

@@ -2,11 +2,11 @@
 //! read it, then the agent. A stop leaves running VMs alone.
 
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use holm_vmm::cloud_hypervisor::{CloudHypervisor, Settings};
+use holm_vmm::cloud_hypervisor::{CloudHypervisor, Settings, ShimCommand, detect};
 use holm_vmm::hypervisor::Hypervisor;
 use holm_vmm::image_store::ImageStore;
 use holm_vmm::simulated::Simulated;
@@ -74,7 +74,13 @@ async fn serve(config: Config, data_dir: &Path) -> Result<()> {
     let api = TcpListener::bind(config.api.listen)
         .await
         .with_context(|| format!("cannot listen on {} for REST", config.api.listen))?;
-    let raft = holm_raft::start(holm_raft::Config::new(data_dir, config.peer.listen)).await?;
+    let raft = holm_raft::start(holm_raft::Config {
+        data_dir: data_dir.to_owned(),
+        listen: config.peer.listen,
+        advertise: config.peer.advertised(),
+        timing: holm_raft::Timing::default(),
+    })
+    .await?;
     let app: Shared = Arc::new(App::new(raft, hypervisor, images));
     tracing::info!(
         node = %app.raft.node_id(),
@@ -116,8 +122,9 @@ pub async fn hypervisor(config: &Config, data_dir: &Path) -> Result<Arc<dyn Hype
         vm_dir: dir.clone(),
         run_dir: config.run_dir.clone(),
         shim: shim_command()?,
-        binary: config.hypervisor.binary.clone(),
+        vmm_binary: config.hypervisor.binary.clone(),
         firmware: config.hypervisor.firmware.clone(),
+        vmm_user: None,
     };
     let simulated = |reason: String| -> Result<Arc<dyn Hypervisor>> {
         tracing::warn!(reason, "VMs are simulated: no guest runs on this node");
@@ -126,17 +133,17 @@ pub async fn hypervisor(config: &Config, data_dir: &Path) -> Result<Arc<dyn Hype
     match config.hypervisor.kind {
         HypervisorChoice::Simulated => simulated("asked for by configuration".to_owned()),
         HypervisorChoice::CloudHypervisor => Ok(Arc::new(CloudHypervisor::new(settings)?)),
-        HypervisorChoice::Auto => match holm_vmm::cloud_hypervisor::detect(&settings).await {
+        HypervisorChoice::Auto => match detect(settings.vmm_binary.as_deref()).await {
             Ok(_) => Ok(Arc::new(CloudHypervisor::new(settings)?)),
             Err(reason) => simulated(reason),
         },
     }
 }
 
-/// This very binary, by a path that stays valid while it is replaced.
-fn shim_command() -> Result<(PathBuf, Vec<String>)> {
+/// This very binary: daemon and shim are one program.
+fn shim_command() -> Result<ShimCommand> {
     let exe = std::env::current_exe().context("cannot tell the path of this program")?;
-    Ok((exe, vec!["shim".to_owned()]))
+    Ok(ShimCommand { exe, args: vec!["shim".into()] })
 }
 
 fn start_http(

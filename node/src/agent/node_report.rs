@@ -88,7 +88,7 @@ async fn look(app: &Shared, here: &Here, facts: HypervisorFacts, last: Option<&N
         let since = before.get(name).map_or_else(clock::now, |condition| condition.since);
         conditions.insert(name.to_owned(), Condition { since, message });
     };
-    let disk = host::disk(&here.vm_dir);
+    let disk = host::disk_space(&here.vm_dir);
     match &disk {
         Ok(disk) if disk.free_bytes * 100 < disk.total_bytes * DISK_LOW_PERCENT => {
             condition(
@@ -104,13 +104,17 @@ async fn look(app: &Shared, here: &Here, facts: HypervisorFacts, last: Option<&N
             condition("DiskUnreadable", format!("{}: {}", here.vm_dir.display(), crate::app::chain(error)))
         }
     }
-    let images_gib = app.images.used_bytes().div_ceil(GIB);
+    let memory_mib = host::memory_mib().unwrap_or_else(|error| {
+        condition("MemoryUnreadable", crate::app::chain(&error));
+        0
+    });
+    let images_gib = app.images.used_bytes().unwrap_or(0).div_ceil(GIB);
     let disk_gib = disk.map(|disk| disk.total_bytes / GIB).unwrap_or(0);
     NodeReport {
         boot_id: here.boot_id,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         hypervisor: facts,
-        inventory: inventory(host::cpus(), host::memory_mib(), disk_gib, images_gib),
+        inventory: inventory(u64::from(host::cpus()), memory_mib, disk_gib, images_gib),
         conditions,
     }
 }
