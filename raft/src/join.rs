@@ -127,7 +127,8 @@ fn check(node_name: &str, peer_addr: &str, api_addr: &str) -> Result<(), Identit
 fn check_name(field: &'static str, name: &str) -> Result<(), IdentityError> {
     limits::name(field, name).map_err(|reason| {
         let message = reason.to_string();
-        let message = message.strip_prefix(field).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&message);
+        let message =
+            message.strip_prefix(field).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&message);
         IdentityError::Invalid { field, message: message.to_owned() }
     })
 }
@@ -159,9 +160,7 @@ fn prepare(data_dir: &Path) -> Result<(), IdentityError> {
 fn token(data_dir: &Path) -> Result<Uuid, IdentityError> {
     let path = data_dir.join(TOKEN_FILE);
     match fs::read(&path) {
-        Ok(bytes) => {
-            serde_json::from_slice(&bytes).map_err(|source| IdentityError::Parse(path, source))
-        }
+        Ok(bytes) => serde_json::from_slice(&bytes).map_err(|source| IdentityError::Parse(path, source)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let token = Uuid::new_v4();
             let bytes = serde_json::to_vec(&token).expect("plain data always encodes into memory");

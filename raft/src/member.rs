@@ -59,7 +59,9 @@ pub(crate) async fn run(core: Arc<Core>) {
                 let result = timeout(CHANGE, core.raft.change_membership(change, false)).await;
                 match result {
                     Ok(Ok(_)) => {}
-                    Ok(Err(error)) => tracing::warn!(%error, "the membership did not change; it is tried again"),
+                    Ok(Err(error)) => {
+                        tracing::warn!(%error, "the membership did not change; it is tried again")
+                    }
                     Err(_) => tracing::warn!("a change of membership takes too long; it is tried again"),
                 }
             }
@@ -165,10 +167,7 @@ impl Core {
     }
 
     /// Gives a new node its place, here or at the leader.
-    pub(crate) async fn admit_joining(
-        self: &Arc<Self>,
-        request: JoinRequest,
-    ) -> Result<Joined, JoinRefused> {
+    pub(crate) async fn admit_joining(self: &Arc<Self>, request: JoinRequest) -> Result<Joined, JoinRefused> {
         let command = Command::AddNode(AddNode {
             name: request.name.clone(),
             peer_addr: request.peer_addr.clone(),
@@ -182,9 +181,10 @@ impl Core {
             actor: Actor { name: format!("node/{}", request.name), project: String::new() },
             command,
         };
-        let committed = self.propose(proposal, JOIN).await.map_err(|error: ProposeError| {
-            JoinRefused::Unavailable(error.to_string())
-        })?;
+        let committed = self
+            .propose(proposal, JOIN)
+            .await
+            .map_err(|error: ProposeError| JoinRefused::Unavailable(error.to_string()))?;
         joined(self.identity.cluster, committed.reply)
     }
 }

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use openraft::errors::{NetworkError, RPCError, ReplicationClosed, StreamingError, Timeout, Unreachable};
 use openraft::network::{RPCOption, RPCTypes, RaftNetworkFactory, RaftNetworkV2};
 use openraft::raft::{
-    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, TransferLeaderRequest, TransferLeaderResponse,
-    VoteRequest, VoteResponse,
+    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, TransferLeaderRequest,
+    TransferLeaderResponse, VoteRequest, VoteResponse,
 };
 use std::sync::Arc;
 use uuid::Uuid;
@@ -67,14 +67,19 @@ impl Client {
         }
     }
 
-    async fn send_snapshot(&self, vote: Vote, bytes: Bytes) -> Result<SnapshotResponse<TypeConfig>, CallError> {
+    async fn send_snapshot(
+        &self,
+        vote: Vote,
+        bytes: Bytes,
+    ) -> Result<SnapshotResponse<TypeConfig>, CallError> {
         let _permit = self.peers.snapshots.acquire().await;
         let transfer = Uuid::new_v4();
         let total = bytes.len() as u64;
         let mut offset = 0;
         loop {
             let end = bytes.len().min(offset + CHUNK_BYTES);
-            let chunk = Chunk { transfer, vote, offset: offset as u64, total, bytes: bytes.slice(offset..end) };
+            let chunk =
+                Chunk { transfer, vote, offset: offset as u64, total, bytes: bytes.slice(offset..end) };
             let answer = self.peers.call(
                 node_id(self.target),
                 Lane::Snapshot,

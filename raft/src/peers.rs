@@ -154,8 +154,7 @@ impl Peers {
             Ok(mut connection) => connection.client(&addr, timeout).await,
             Err(_) => Err(io::Error::from(io::ErrorKind::TimedOut)),
         };
-        let client =
-            client.map_err(|source| CallError::Connect { node, addr: addr.clone(), source })?;
+        let client = client.map_err(|source| CallError::Connect { node, addr: addr.clone(), source })?;
         let left = timeout.saturating_sub(begun.elapsed());
         let caller = Caller::new(self.cluster, self.node, node);
         match call(client.clone(), context(left), caller).await {

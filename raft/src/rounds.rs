@@ -70,7 +70,9 @@ async fn round(core: &Core) -> Result<u64, Failure> {
     let option = LinearizerOption::new(Some(Duration::ZERO), true).with_wait_timeout(ROUND);
     match core.raft.get_read_linearizer(option).await {
         Ok(linearizer) if core.is_leading() => Ok(linearizer.read_log_id().index()),
-        Ok(_) | Err(RaftError::APIError(LinearizableReadError::ForwardToLeader(_))) => Err(Failure::NotLeader),
+        Ok(_) | Err(RaftError::APIError(LinearizableReadError::ForwardToLeader(_))) => {
+            Err(Failure::NotLeader)
+        }
         Err(error) => Err(Failure::NoQuorum(error.to_string())),
     }
 }

@@ -5,7 +5,8 @@
 use bytes::Bytes;
 use holm_model::{ClusterId, NodeId, Reply};
 use openraft::raft::{
-    AppendEntriesRequest, AppendEntriesResponse, TransferLeaderRequest, TransferLeaderResponse, VoteRequest, VoteResponse,
+    AppendEntriesRequest, AppendEntriesResponse, TransferLeaderRequest, TransferLeaderResponse, VoteRequest,
+    VoteResponse,
 };
 use serde::{Deserialize, Serialize};
 use tarpc::serde_transport::Transport;
@@ -87,7 +88,10 @@ pub(crate) struct Chunk {
 /// What a forwarded proposal came to.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Proposed {
-    Committed { log_index: u64, reply: Reply },
+    Committed {
+        log_index: u64,
+        reply: Reply,
+    },
     /// Certainly not proposed; the leader, if known.
     NotLeader(Option<NodeId>),
     /// Certainly not proposed.

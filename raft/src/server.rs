@@ -7,7 +7,8 @@ use bytes::Bytes;
 use futures::StreamExt;
 use holm_model::Proposal;
 use openraft::raft::{
-    AppendEntriesRequest, AppendEntriesResponse, TransferLeaderRequest, TransferLeaderResponse, VoteRequest, VoteResponse,
+    AppendEntriesRequest, AppendEntriesResponse, TransferLeaderRequest, TransferLeaderResponse, VoteRequest,
+    VoteResponse,
 };
 use tarpc::context::Context;
 use tarpc::server::{BaseChannel, Channel};
@@ -19,7 +20,8 @@ use uuid::Uuid;
 use crate::core::Core;
 use crate::peers::prepare;
 use crate::rpc::{
-    Answer, Caller, Chunk, JoinRefused, JoinRequest, Joined, Peer, Proposed, REQUESTS, Refused, Standing, transport,
+    Answer, Caller, Chunk, JoinRefused, JoinRequest, Joined, Peer, Proposed, REQUESTS, Refused, Standing,
+    transport,
 };
 use crate::snapshot;
 use crate::types::{TypeConfig, Vote};

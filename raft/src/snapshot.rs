@@ -98,13 +98,16 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<(Header, State), Error> {
 
 /// The snapshot in force.
 #[derive(Clone, Debug)]
-pub(crate) struct File {
+pub struct File {
     path: PathBuf,
 }
 
 impl File {
     /// In `data_dir`, whose directory for snapshots is made if need be.
-    pub(crate) fn open(data_dir: &Path) -> Result<Self, Error> {
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn open(data_dir: &Path) -> Result<Self, Error> {
         let dir = data_dir.join(DIR);
         let io = |source| Error::Io(dir.clone(), source);
         if !dir.is_dir() {

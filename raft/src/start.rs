@@ -87,11 +87,9 @@ pub async fn start(config: Config) -> Result<Handle, StartError> {
     let raft_config = Arc::new(raft_config(&config.timing)?);
     let stopping = Arc::new(AtomicBool::new(false));
     let (identity, store, state_machine) = open(config.data_dir.clone(), Arc::clone(&stopping)).await?;
-    let listener = TcpListener::bind(config.listen)
-        .await
-        .map_err(|source| StartError::Listen(config.listen, source))?;
-    let peer_addr =
-        listener.local_addr().map_err(|source| StartError::Listen(config.listen, source))?;
+    let listener =
+        TcpListener::bind(config.listen).await.map_err(|source| StartError::Listen(config.listen, source))?;
+    let peer_addr = listener.local_addr().map_err(|source| StartError::Listen(config.listen, source))?;
     let advertise = if config.advertise.is_empty() { peer_addr.to_string() } else { config.advertise };
 
     let peers = Arc::new(Peers::new(identity.cluster, identity.node));

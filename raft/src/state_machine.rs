@@ -53,8 +53,11 @@ pub struct Builder {
 }
 
 impl StateMachine {
-    /// Restores the state of the snapshot in force.
-    pub(crate) fn open(
+    /// Restores the state of the snapshot in force, which must cover what was `purged` from the log.
+    ///
+    /// # Errors
+    /// When it does not, or is damaged.
+    pub fn open(
         file: snapshot::File,
         purged: Option<LogId>,
         stopping: Arc<AtomicBool>,

@@ -48,7 +48,8 @@ pub struct UnknownEntry {
 }
 
 impl Data {
-    pub(crate) fn encode(entry: &holm_model::Entry) -> Self {
+    /// The entry as it is stored and sent.
+    pub fn encode(entry: &holm_model::Entry) -> Self {
         let body = rmp_serde::to_vec_named(entry).expect("plain data always encodes into memory");
         Self { version: CLUSTER_VERSION, body: body.into() }
     }

@@ -5,13 +5,13 @@ use std::io;
 use std::ops::{Bound, Range, RangeBounds};
 use std::sync::Arc;
 
+use openraft::OptionalSend;
 use openraft::entry::RaftEntry;
 use openraft::storage::{IOFlushed, LogState, RaftLogReader, RaftLogStorage};
-use openraft::OptionalSend;
 use tokio::sync::oneshot;
 
 use super::thread::{Command, Reply};
-use super::{BACKLOG_BYTES, LogStore, next_index};
+use super::{BACKLOG_BYTES, LogStore, last_index, next_index};
 use crate::types::{Entry, LogId, TypeConfig, Vote, entry_bytes};
 
 /// Most bytes sent to a follower at once; a single larger entry still goes.
@@ -82,10 +82,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     type LogReader = Self;
 
     async fn get_log_state(&mut self) -> io::Result<LogState<TypeConfig>> {
-        Ok(LogState {
-            last_purged_log_id: *self.shared.purged.lock(),
-            last_log_id: *self.shared.last.lock(),
-        })
+        Ok(LogState { last_purged_log_id: *self.shared.purged.lock(), last_log_id: *self.shared.last.lock() })
     }
 
     async fn get_log_reader(&mut self) -> Self {
@@ -127,7 +124,12 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     async fn truncate_after(&mut self, last: Option<LogId>) -> io::Result<()> {
         let index = last.map(|log_id| log_id.index);
         self.shared.cache.lock().truncate_after(index);
-        *self.shared.last.lock() = last;
+        {
+            let mut end = self.shared.last.lock();
+            if last_index(*end) > index {
+                *end = last;
+            }
+        }
         self.ask(|reply| Command::Truncate(index, reply)).await
     }
 

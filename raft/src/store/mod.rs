@@ -10,8 +10,8 @@ mod thread;
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
 use std::sync::Arc;
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use holm_model::{ClusterId, NodeId};
@@ -117,7 +117,7 @@ fn remove_unused(dir: &Path, data_dir: &Path) -> Result<(), Error> {
 ///
 /// # Errors
 /// When it does not.
-pub(crate) fn open(data_dir: &Path, identity: &Identity) -> Result<LogStore, Error> {
+pub fn open(data_dir: &Path, identity: &Identity) -> Result<LogStore, Error> {
     let dir = data_dir.join(DIR);
     let database = open_database(&dir)?;
     let shared = Arc::new(load(&dir, &database, identity)?);
@@ -204,12 +204,12 @@ fn check_bounds(dir: &Path, bounds: Bounds, vote: Option<Vote>, last: Option<Log
 
 impl LogStore {
     /// Last index deleted from the log; a snapshot must cover it.
-    pub(crate) fn purged(&self) -> Option<LogId> {
+    pub fn purged(&self) -> Option<LogId> {
         *self.shared.purged.lock()
     }
 
     /// Makes everything durable and lets go of the files.
-    pub(crate) async fn close(&self) {
+    pub async fn close(&self) {
         let (done, closed) = oneshot::channel();
         if self.commands.send(Command::Close(done)).is_ok() {
             let _ = closed.await;
