@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, BodyDataStream, Bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, request};
 use axum::response::Response;
@@ -12,7 +12,8 @@ use holm_api::{Code, CreateImageQuery, Deleted, Image, List, ListQuery, ReadQuer
 use holm_model::reply::{Kind, Outcome};
 use holm_model::{Command, ImageId, Reason, State as Model, command, image, limits};
 use holm_vmm::image_check;
-use holm_vmm::image_store::{self, Stored};
+use holm_vmm::image_store::{self, Stored, Upload};
+use tokio::sync::mpsc;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
@@ -31,6 +32,8 @@ use crate::app::{App, Shared, chain};
 
 /// An upload that brings nothing for this long has been given up.
 const UPLOAD_IDLE: Duration = Duration::from_secs(60);
+/// Pieces of the body that wait for the disk.
+const UPLOAD_QUEUE: usize = 16;
 
 pub fn routes() -> OpenApiRouter<Shared> {
     OpenApiRouter::new().routes(routes!(create, list)).routes(routes!(show, delete)).routes(routes!(data))
@@ -114,7 +117,6 @@ fn announced_sha256(headers: &HeaderMap) -> Result<Option<String>> {
 
 async fn import_bytes(app: &App, import: Import, body: Body) -> Result<Accepted> {
     let stored = receive(app, &import, body).await?;
-    check(app, &import, &stored).await?;
     let id = ImageId(Uuid::now_v7());
     perform(&app.raft, &import.intent, Basis::Local, |_| {
         Ok(Command::CreateImage(command::CreateImage {
@@ -129,51 +131,90 @@ async fn import_bytes(app: &App, import: Import, body: Body) -> Result<Accepted>
     .await
 }
 
-/// Streams the body into the image store. What is not whole, or not what was announced, leaves nothing.
+/// Streams the body into the image store. What is not whole, not what was announced, or not of its kind,
+/// leaves nothing.
 async fn receive(app: &App, import: &Import, body: Body) -> Result<Stored> {
-    let truncated = |why: String| {
-        Failure::new(Code::TruncatedUpload, format!("{why}; nothing was stored")).hint("upload it again")
-    };
-    let mut upload = app.images.begin().map_err(store_failure)?;
+    let upload = app.images.begin().map_err(store_failure)?;
+    let (sender, receiver) = mpsc::channel(UPLOAD_QUEUE);
+    let (kind, sha256) = (import.kind, import.sha256.clone());
+    // The disk blocks: one thread of its own writes, hashes, checks and publishes.
+    let written = tokio::task::spawn_blocking(move || write_all(upload, receiver, kind, sha256));
     let mut body = body.into_data_stream();
-    loop {
-        let chunk = tokio::time::timeout(UPLOAD_IDLE, body.next())
-            .await
-            .map_err(|_| truncated(format!("no bytes came for {} s", UPLOAD_IDLE.as_secs())))?;
-        match chunk {
-            Some(Ok(bytes)) => {
-                if let Err(error) = upload.write(bytes).await {
-                    drain(Body::from_stream(body)).await;
-                    return Err(store_failure(error));
-                }
-            }
-            Some(Err(error)) => return Err(truncated(format!("the upload ended early: {error}"))),
-            None => break,
+    let sent = send_all(&mut body, sender).await;
+    let stored = written.await.map_err(|error| Failure::new(Code::Internal, error.to_string()))?;
+    match sent {
+        Sent::Whole => stored,
+        Sent::Broken(why) => Err(Failure::new(Code::TruncatedUpload, format!("{why}; nothing was stored"))
+            .field("body")
+            .hint("upload it again")),
+        Sent::Unwanted => {
+            drain(Body::from_stream(body)).await;
+            stored
         }
     }
-    upload.finish(import.sha256.as_deref()).await.map_err(store_failure)
 }
 
-/// Whether the bytes are what they are said to be. Refused ones stay as an orphan for the agent to remove:
-/// another image may have the same.
-async fn check(app: &App, import: &Import, stored: &Stored) -> Result<()> {
-    let Some(path) = app.images.path(&stored.sha256) else {
-        return Err(Failure::new(Code::Internal, "the stored image has disappeared"));
-    };
-    let kind = import.kind;
-    let checked = tokio::task::spawn_blocking(move || image_check::check(&path, kind)).await;
-    checked.map_err(|error| Failure::new(Code::Internal, error.to_string()))?.map_err(|refusal| match refusal
-    {
-        image_check::Refusal::Empty => {
-            Failure::new(Code::InvalidField, "body: the image is empty").field("body")
+enum Sent {
+    Whole,
+    Broken(String),
+    /// The writer has given up, and knows why.
+    Unwanted,
+}
+
+/// What goes to the writer: bytes, or that there are no more. Without the latter it stores nothing.
+enum Part {
+    Bytes(Bytes),
+    End,
+}
+
+async fn send_all(body: &mut BodyDataStream, sender: mpsc::Sender<Part>) -> Sent {
+    loop {
+        let part = match tokio::time::timeout(UPLOAD_IDLE, body.next()).await {
+            Ok(Some(Ok(bytes))) => Part::Bytes(bytes),
+            Ok(None) => Part::End,
+            Ok(Some(Err(error))) => return Sent::Broken(format!("the upload ended early: {error}")),
+            Err(_) => return Sent::Broken(format!("no bytes came for {} s", UPLOAD_IDLE.as_secs())),
+        };
+        let end = matches!(part, Part::End);
+        if sender.send(part).await.is_err() {
+            return if end { Sent::Whole } else { Sent::Unwanted };
         }
+        if end {
+            return Sent::Whole;
+        }
+    }
+}
+
+fn write_all(
+    mut upload: Upload,
+    mut parts: mpsc::Receiver<Part>,
+    kind: image::ImageKind,
+    sha256: Option<String>,
+) -> Result<Stored> {
+    loop {
+        match parts.blocking_recv() {
+            Some(Part::Bytes(bytes)) => upload.write(&bytes).map_err(store_failure)?,
+            Some(Part::End) => break,
+            None => return Err(Failure::new(Code::TruncatedUpload, "the upload ended early")),
+        }
+    }
+    image_check::check(upload.path(), kind).map_err(|refusal| match refusal {
+        image_check::Refusal::Empty => store_failure(image_store::Error::Empty),
         image_check::Refusal::Io(error) => Failure::new(Code::Internal, format!("cannot read it: {error}")),
         refusal => Failure::new(Code::InvalidField, format!("kind: {refusal}")).field("kind"),
-    })
+    })?;
+    upload.finish(sha256.as_deref(), None).map_err(store_failure)
 }
 
 fn store_failure(error: image_store::Error) -> Failure {
-    Failure::new(Code::Internal, chain(&error))
+    use image_store::Error;
+    let new = |code| Failure::new(code, chain(&error));
+    match error {
+        Error::WrongChecksum { .. } => new(Code::ChecksumMismatch).field("Holm-Sha256"),
+        Error::Empty => new(Code::InvalidField).field("body"),
+        Error::NoSpace => new(Code::StorageFull),
+        _ => new(Code::Internal),
+    }
 }
 
 /// List images, oldest first.
@@ -238,8 +279,8 @@ async fn data(
     let snapshot = Snapshot::take(&app.raft, query.consistency).await?;
     let state = snapshot.state();
     let image = find(state, &name)?;
-    if let Some(path) = app.images.path(&image.sha256) {
-        return serve(&path, &image.sha256, request.headers()).await;
+    if app.images.contains(&image.sha256) {
+        return serve(&app.images.path(&image.sha256), &image.sha256, request.headers()).await;
     }
     let me = app.raft.node_id();
     let others = image.holders.iter().filter(|holder| **holder != me);

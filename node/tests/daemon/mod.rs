@@ -1,0 +1,197 @@
+//! Real daemons on loopback, with the simulated hypervisor, and a small HTTP client for them. Everything is
+//! stopped and removed when a test ends, however it ends; a test that fails shows the daemons' logs.
+#![allow(dead_code)] // Each test binary uses its own part.
+
+use std::fs::File;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::net::TcpStream;
+
+/// Waiting for anything ends here, with a failure.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// One daemon.
+pub struct Daemon {
+    pub name: String,
+    /// `host:port` of its REST service.
+    pub api: String,
+    pub peer: String,
+    dir: TempDir,
+    child: Option<Child>,
+}
+
+impl Daemon {
+    /// The first node of a new cluster, serving.
+    pub async fn first() -> Self {
+        let daemon = Self::prepared("n1");
+        daemon.holmd(&["init", "--cluster", "test"], true);
+        daemon.serving().await
+    }
+
+    /// A further node of the cluster of `seed`, serving.
+    pub async fn joined(name: &str, seed: &Daemon) -> Self {
+        let daemon = Self::prepared(name);
+        daemon.holmd(&["join", "--seed", &seed.peer], true);
+        daemon.serving().await
+    }
+
+    fn prepared(name: &str) -> Self {
+        let address = || {
+            let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
+            listener.local_addr().expect("a bound socket has an address").to_string()
+        };
+        let dir = TempDir::new().expect("a directory can be made");
+        Self { name: name.to_owned(), api: address(), peer: address(), dir, child: None }
+    }
+
+    fn holmd(&self, args: &[&str], addresses: bool) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_holmd"));
+        command.args(args).arg("--data-dir").arg(self.dir.path().join("data"));
+        if addresses {
+            command.args(["--name", &self.name, "--peer-listen", &self.peer, "--api-listen", &self.api]);
+        }
+        let output = command.output().expect("holmd can be run");
+        assert!(output.status.success(), "holmd {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    async fn serving(mut self) -> Self {
+        let log = File::create(self.dir.path().join("log")).expect("a log can be made");
+        let child = Command::new(env!("CARGO_BIN_EXE_holmd"))
+            .args(["run", "--hypervisor", "simulated", "--data-dir"])
+            .arg(self.dir.path().join("data"))
+            .arg("--run-dir")
+            .arg(self.dir.path().join("run"))
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn();
+        self.child = Some(child.expect("holmd can be run"));
+        self.until("it is ready and up", async |daemon| {
+            let path = format!("/v1/nodes/{}", daemon.name);
+            let node = daemon.try_get(&path).await?;
+            (node.status == StatusCode::OK && node.json["up"] == true).then_some(())
+        })
+        .await;
+        self
+    }
+
+    /// Asks again until `met` answers, or the test's patience ends.
+    pub async fn until<T>(&self, what: &str, met: impl AsyncFn(&Self) -> Option<T>) -> T {
+        let begun = Instant::now();
+        loop {
+            if let Some(answer) = met(self).await {
+                return answer;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{}: waited in vain until {what}", self.name);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Waits until a VM has `status`.
+    pub async fn until_status(&self, vm: &str, status: &str) -> Value {
+        self.until(&format!("VM {vm} is {status}"), async |daemon| {
+            let answer = daemon.get(&format!("/v1/vms/{vm}")).await;
+            (answer.json["status"] == status).then_some(answer.json)
+        })
+        .await
+    }
+
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        self.send(Method::GET, path, &[], Bytes::new()).await
+    }
+
+    pub async fn try_get(&self, path: &str) -> Option<Answer> {
+        self.try_send(Method::GET, path, &[], Bytes::new()).await.ok()
+    }
+
+    pub async fn post(&self, path: &str, body: Value) -> Answer {
+        let json = [("content-type", "application/json")];
+        self.send(Method::POST, path, &json, body.to_string().into()).await
+    }
+
+    pub async fn send(&self, method: Method, path: &str, headers: &[(&str, &str)], body: Bytes) -> Answer {
+        self.try_send(method, path, headers, body).await.expect("the daemon answers")
+    }
+
+    pub async fn try_send(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Bytes,
+    ) -> Result<Answer, Box<dyn std::error::Error>> {
+        let response = self.open(method, path, headers, body).await?;
+        let (parts, body) = response.into_parts();
+        let bytes = body.collect().await?.to_bytes();
+        let json = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+        Ok(Answer { status: parts.status, headers: parts.headers, bytes, json })
+    }
+
+    /// The head of an answer, with a body that may never end, or a connection that may be upgraded.
+    pub async fn open(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Bytes,
+    ) -> Result<Response<Incoming>, Box<dyn std::error::Error>> {
+        let stream = TcpStream::connect(&self.api).await?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+        tokio::spawn(connection.with_upgrades());
+        let mut request = Request::builder().method(method).uri(path).header("host", &self.api);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        Ok(sender.send_request(request.body(Full::new(body))?).await?)
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        if std::thread::panicking() {
+            let log = std::fs::read_to_string(self.path().join("log")).unwrap_or_default();
+            eprintln!("---- log of {} ----\n{log}", self.name);
+        }
+    }
+}
+
+/// One whole answer.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: StatusCode,
+    pub headers: hyper::HeaderMap,
+    pub bytes: Bytes,
+    /// Null when the body is not JSON.
+    pub json: Value,
+}
+
+impl Answer {
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    }
+
+    /// The answer, if it has `status`; else the test fails with what it was.
+    pub fn expect(self, status: u16) -> Self {
+        let body = String::from_utf8_lossy(&self.bytes);
+        assert_eq!(self.status.as_u16(), status, "{body}");
+        self
+    }
+}
