@@ -7,15 +7,17 @@
 //! <dir>/upload-<n>.tmp      an upload under way; removed at the next open
 //! ```
 
+mod pull;
+
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use futures::{Stream, StreamExt};
 use sha2::{Digest, Sha256};
 
 use crate::durable;
@@ -33,6 +35,15 @@ pub struct Stored {
     /// Lower-case hex.
     pub sha256: String,
     pub size_bytes: u64,
+}
+
+/// An image in the list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    pub sha256: String,
+    pub size_bytes: u64,
+    /// How long ago its last byte came.
+    pub age: Duration,
 }
 
 /// Why an image is not stored.
@@ -83,58 +94,56 @@ impl ImageStore {
         Ok(Self { dir: Arc::new(dir), uploads: Arc::default() })
     }
 
-    /// Where the image lies, or would. The name is checked by whoever reads it from a user.
-    pub fn path(&self, sha256: &str) -> PathBuf {
-        self.dir.join(sha256)
+    /// Where the image lies, if it is there, whole.
+    pub fn path(&self, sha256: &str) -> Option<PathBuf> {
+        is_sha256(sha256).then(|| self.file(sha256)).filter(|path| path.is_file())
     }
 
     /// Whether it is there, whole.
     pub fn contains(&self, sha256: &str) -> bool {
-        is_sha256(sha256) && self.path(sha256).is_file()
+        self.path(sha256).is_some()
     }
 
-    /// Opens an image for reading.
-    pub fn read(&self, sha256: &str) -> Result<File, Error> {
-        check_name(sha256)?;
-        let path = self.path(sha256);
-        File::open(&path).map_err(|e| match e.kind() {
-            io::ErrorKind::NotFound => Error::NotHere(sha256.to_owned()),
-            _ => io_error("cannot open", &path)(e),
-        })
+    fn file(&self, sha256: &str) -> PathBuf {
+        self.dir.join(sha256)
     }
 
-    /// Every image that is whole, by name.
-    pub fn list(&self) -> Result<Vec<Stored>, Error> {
-        let mut stored: Vec<Stored> = std::fs::read_dir(&*self.dir)
-            .map_err(io_error("cannot list", &self.dir))?
-            .flatten()
+    /// Every image that is whole, by name. A directory that cannot be read holds none.
+    pub fn list(&self) -> Vec<Held> {
+        let mut held: Vec<Held> = self
+            .entries()
             .filter_map(|entry| {
                 let sha256 = entry.file_name().into_string().ok().filter(|name| is_sha256(name))?;
-                Some(Stored { sha256, size_bytes: entry.metadata().ok()?.len() })
+                let meta = entry.metadata().ok()?;
+                let age = meta.modified().ok().and_then(|at| SystemTime::now().duration_since(at).ok());
+                Some(Held { sha256, size_bytes: meta.len(), age: age.unwrap_or_default() })
             })
             .collect();
-        stored.sort_by(|a, b| a.sha256.cmp(&b.sha256));
-        Ok(stored)
+        held.sort_by(|a, b| a.sha256.cmp(&b.sha256));
+        held
     }
 
     /// What all files here take, unfinished ones included.
-    pub fn used_bytes(&self) -> Result<u64, Error> {
-        let entries = std::fs::read_dir(&*self.dir).map_err(io_error("cannot list", &self.dir))?;
-        Ok(entries.flatten().filter_map(|entry| entry.metadata().ok()).map(|meta| meta.len()).sum())
+    pub fn used_bytes(&self) -> u64 {
+        self.entries().filter_map(|entry| entry.metadata().ok()).map(|meta| meta.len()).sum()
+    }
+
+    fn entries(&self) -> impl Iterator<Item = std::fs::DirEntry> {
+        std::fs::read_dir(&*self.dir).into_iter().flatten().flatten()
     }
 
     /// Removes an image and what was pulled of it; one that is not there is no error. A VM keeps the
     /// kernel it was started with, by a link of its own.
     pub fn remove(&self, sha256: &str) -> Result<(), Error> {
         check_name(sha256)?;
-        for path in [self.path(sha256), self.partial(sha256)] {
+        for path in [self.file(sha256), self.partial(sha256)] {
             match std::fs::remove_file(&path) {
                 Ok(()) => {}
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {}
                 Err(e) => return Err(io_error("cannot remove", &path)(e)),
             }
         }
-        durable::sync_parent(&self.path(sha256)).map_err(io_error("cannot sync", &self.dir))
+        durable::sync_parent(&self.file(sha256)).map_err(io_error("cannot sync", &self.dir))
     }
 
     /// Begins an upload.
@@ -146,63 +155,8 @@ impl ImageStore {
             .create_new(true)
             .open(&path)
             .map_err(io_error("cannot make", &path))?;
-        Ok(Upload {
-            store: self.clone(),
-            file,
-            temporary: Temporary(path),
-            hash: Sha256::new(),
-            size_bytes: 0,
-        })
-    }
-
-    /// Gets an image from elsewhere. `fetch(offset)` gives its bytes from `offset` on; `progress` hears how
-    /// many are here. A pull that broke goes on where it stopped; bytes that do not match are thrown away.
-    pub async fn pull<F, S, E>(
-        &self,
-        sha256: &str,
-        size_bytes: u64,
-        mut fetch: F,
-        mut progress: impl FnMut(u64),
-    ) -> Result<Stored, Error>
-    where
-        F: FnMut(u64) -> S,
-        S: Stream<Item = Result<Bytes, E>> + Unpin,
-        E: std::fmt::Display,
-    {
-        check_name(sha256)?;
-        if self.contains(sha256) {
-            return Ok(Stored { sha256: sha256.to_owned(), size_bytes });
-        }
-        let path = self.partial(sha256);
-        let (mut file, mut hash, mut at) = resume(&path, size_bytes).await?;
-        progress(at);
-        if at < size_bytes {
-            let mut stream = fetch(at);
-            while at < size_bytes {
-                let chunk = match stream.next().await {
-                    Some(Ok(chunk)) => chunk,
-                    Some(Err(e)) => return Err(Error::Transfer { at_bytes: at, why: e.to_string() }),
-                    None => {
-                        let why = format!("the sender stopped {} bytes early", size_bytes - at);
-                        return Err(Error::Transfer { at_bytes: at, why });
-                    }
-                };
-                at += chunk.len() as u64;
-                if at > size_bytes {
-                    let _ = std::fs::remove_file(&path);
-                    return Err(Error::WrongSize { expected_bytes: size_bytes, got_bytes: at });
-                }
-                (file, hash) = append(file, hash, chunk, &path).await?;
-                progress(at);
-            }
-        }
-        let got = hex(hash);
-        if got != sha256 {
-            let _ = std::fs::remove_file(&path);
-            return Err(Error::WrongChecksum { expected: sha256.to_owned(), got });
-        }
-        self.publish(file, &path, sha256)?;
-        Ok(Stored { sha256: sha256.to_owned(), size_bytes })
+        let sink = Sink { file, hash: Sha256::new(), size_bytes: 0 };
+        Ok(Upload { store: self.clone(), sink: Some(sink), temporary: Temporary(path) })
     }
 
     fn partial(&self, sha256: &str) -> PathBuf {
@@ -214,7 +168,7 @@ impl ImageStore {
         file.set_permissions(std::fs::Permissions::from_mode(0o444))
             .and_then(|()| file.sync_all())
             .map_err(io_error("cannot sync", from))?;
-        let path = self.path(sha256);
+        let path = self.file(sha256);
         std::fs::rename(from, &path).map_err(io_error("cannot name", &path))?;
         durable::sync_parent(&path).map_err(io_error("cannot sync", &self.dir))
     }
@@ -223,41 +177,31 @@ impl ImageStore {
 /// An image on its way in. Dropped before `finish`, it leaves nothing.
 pub struct Upload {
     store: ImageStore,
-    file: File,
+    /// None once a write failed or was cut short.
+    sink: Option<Sink>,
     temporary: Temporary,
-    hash: Sha256,
-    size_bytes: u64,
 }
 
 impl Upload {
-    /// Takes the next bytes. Blocks for the disk.
-    pub fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        self.file.write_all(bytes).map_err(io_error("cannot write", &self.temporary.0))?;
-        self.hash.update(bytes);
-        self.size_bytes += bytes.len() as u64;
+    /// Takes the next bytes.
+    pub async fn write(&mut self, bytes: Bytes) -> Result<(), Error> {
+        let path = &self.temporary.0;
+        let sink = self.sink.take().ok_or_else(|| io_error("an earlier write failed on", path)(broken()))?;
+        self.sink = Some(sink.append(bytes, path).await?);
         Ok(())
     }
 
     /// How many bytes came so far.
     pub fn size_bytes(&self) -> u64 {
-        self.size_bytes
+        self.sink.as_ref().map_or(0, |sink| sink.size_bytes)
     }
 
-    /// The file as it is so far, to be checked before `finish`.
-    pub fn path(&self) -> &Path {
-        &self.temporary.0
-    }
-
-    /// Compares with what was announced and stores the image. Blocks for the disk.
-    pub fn finish(
-        self,
-        expected_sha256: Option<&str>,
-        expected_size_bytes: Option<u64>,
-    ) -> Result<Stored, Error> {
-        let (size_bytes, sha256) = (self.size_bytes, hex(self.hash));
-        if let Some(expected_bytes) = expected_size_bytes.filter(|expected| *expected != size_bytes) {
-            return Err(Error::WrongSize { expected_bytes, got_bytes: size_bytes });
-        }
+    /// Compares with the digest that was announced, if one was, and stores the image.
+    pub async fn finish(self, expected_sha256: Option<&str>) -> Result<Stored, Error> {
+        let Upload { store, sink, temporary } = self;
+        let Sink { file, hash, size_bytes } =
+            sink.ok_or_else(|| io_error("an earlier write failed on", &temporary.0)(broken()))?;
+        let sha256 = hex(hash);
         if size_bytes == 0 {
             return Err(Error::Empty);
         }
@@ -267,9 +211,37 @@ impl Upload {
                 return Err(Error::WrongChecksum { expected: expected.to_owned(), got: sha256 });
             }
         }
-        // Renamed away from under `temporary`, whose removal then finds nothing.
-        self.store.publish(self.file, &self.temporary.0, &sha256)?;
-        Ok(Stored { sha256, size_bytes })
+        let path = temporary.0.clone();
+        blocking(&path, move || {
+            // Renamed away from under `temporary`, whose removal then finds nothing.
+            store.publish(file, &temporary.0, &sha256)?;
+            Ok(Stored { sha256, size_bytes })
+        })
+        .await
+    }
+}
+
+fn broken() -> io::Error {
+    io::ErrorKind::BrokenPipe.into()
+}
+
+/// A file being written, and the digest of what is in it.
+struct Sink {
+    file: File,
+    hash: Sha256,
+    size_bytes: u64,
+}
+
+impl Sink {
+    async fn append(mut self, bytes: Bytes, path: &Path) -> Result<Self, Error> {
+        let owned = path.to_owned();
+        blocking(path, move || {
+            self.file.write_all(&bytes).map_err(io_error("cannot write", &owned))?;
+            self.hash.update(&bytes);
+            self.size_bytes += bytes.len() as u64;
+            Ok(self)
+        })
+        .await
     }
 }
 
@@ -280,50 +252,6 @@ impl Drop for Temporary {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
     }
-}
-
-/// Opens what was pulled before and hashes it again: only the bytes on disk count.
-async fn resume(path: &Path, size_bytes: u64) -> Result<(File, Sha256, u64), Error> {
-    let owned = path.to_owned();
-    let work = move || {
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&owned)
-            .map_err(io_error("cannot open", &owned))?;
-        let mut hash = Sha256::new();
-        let mut at = 0;
-        let mut buffer = vec![0; 1 << 20];
-        loop {
-            match file.read(&mut buffer).map_err(io_error("cannot read", &owned))? {
-                0 => break,
-                n => {
-                    hash.update(&buffer[..n]);
-                    at += n as u64;
-                }
-            }
-        }
-        if at > size_bytes {
-            file.set_len(0).map_err(io_error("cannot empty", &owned))?;
-            io::Seek::rewind(&mut file).map_err(io_error("cannot empty", &owned))?;
-            return Ok((file, Sha256::new(), 0));
-        }
-        Ok((file, hash, at))
-    };
-    blocking(path, work).await
-}
-
-async fn append(file: File, hash: Sha256, chunk: Bytes, path: &Path) -> Result<(File, Sha256), Error> {
-    let owned = path.to_owned();
-    let work = move || {
-        let (mut file, mut hash) = (file, hash);
-        file.write_all(&chunk).map_err(io_error("cannot write", &owned))?;
-        hash.update(&chunk);
-        Ok((file, hash))
-    };
-    blocking(path, work).await
 }
 
 async fn blocking<T: Send + 'static>(
