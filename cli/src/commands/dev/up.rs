@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -19,8 +20,8 @@ use crate::output::Output;
 use crate::output::text;
 use crate::progress::Progress;
 
-/// First port looked at: below the ports that outgoing connections take.
-const FIRST_PORT: u16 = 17_460;
+/// Ports looked at: below those that outgoing connections take.
+const PORTS: std::ops::Range<u16> = 17_460..32_000;
 /// The daemon accepts run directories up to this long: sockets lie below.
 const RUN_DIR_MAX: usize = 60;
 /// A node is ready, and a cluster complete, within this.
@@ -59,7 +60,9 @@ pub async fn run(output: &Output, typed: &Up) -> Result<(), Error> {
 fn plan(cluster: &mut DevCluster, dir: &Path, wanted: u16) -> Result<(), Error> {
     let taken = cluster.nodes.iter().flat_map(|node| [&node.api, &node.peer]);
     let taken: BTreeSet<u16> = taken.filter_map(|address| address.rsplit_once(':')?.1.parse().ok()).collect();
-    let mut ports = (FIRST_PORT..32_000).filter(|port| !taken.contains(port) && is_free(*port));
+    let first = first_port(dir);
+    let mut ports =
+        (first..PORTS.end).chain(PORTS.start..first).filter(|port| !taken.contains(port) && is_free(*port));
     for number in cluster.nodes.len() + 1..=usize::from(wanted) {
         let mut address = || ports.next().map(|port| format!("127.0.0.1:{port}"));
         let (Some(api), Some(peer)) = (address(), address()) else {
@@ -78,6 +81,14 @@ fn plan(cluster: &mut DevCluster, dir: &Path, wanted: u16) -> Result<(), Error> 
         });
     }
     Ok(())
+}
+
+/// Where the search begins: two clusters that start at the same moment would both find the first port free.
+fn first_port(dir: &Path) -> u16 {
+    let mut hasher = DefaultHasher::new();
+    dir.hash(&mut hasher);
+    PORTS.start
+        + u16::try_from(hasher.finish() % PORTS.len() as u64).expect("there are fewer ports than u16s")
 }
 
 fn is_free(port: u16) -> bool {
