@@ -112,6 +112,11 @@ impl Handle {
         Self { core, tasks: Arc::new(Guarded::new(tasks)), peer_addr }
     }
 
+    #[cfg(feature = "planted-faults")]
+    pub(crate) fn core(&self) -> &Core {
+        &self.core
+    }
+
     pub fn identity(&self) -> &Identity {
         &self.core.identity
     }
@@ -232,6 +237,10 @@ impl Handle {
             let handed_over = timeout(TRANSFER / 2, self.core.transfer_leadership(None)).await;
             tracing::debug!(?handed_over, "leadership before the stop");
         }
+        self.end().await;
+    }
+
+    pub(crate) async fn end(&self) {
         self.core.stopping.store(true, Ordering::Relaxed);
         if let Err(error) = self.core.raft.shutdown().await {
             tracing::warn!(%error, "Raft did not end well");

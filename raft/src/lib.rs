@@ -4,6 +4,8 @@
 mod core;
 mod durable;
 mod fatal;
+#[cfg_attr(not(feature = "planted-faults"), doc(hidden))]
+pub mod faults;
 mod guarded;
 pub mod handle;
 pub mod identity;

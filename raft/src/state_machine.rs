@@ -19,6 +19,7 @@ use openraft::{EntryPayload, OptionalSend, StoredMembership};
 use tokio::sync::watch;
 
 use crate::fatal::{panic_message, stop_process};
+use crate::faults;
 use crate::guarded::Guarded;
 use crate::handle::Published;
 use crate::snapshot;
@@ -99,7 +100,10 @@ impl StateMachine {
                     .decode()
                     .unwrap_or_else(|error| stop_process(&format!("log entry {}: {error}", entry.index())));
                 let state = &mut self.state;
-                let applied = catch_unwind(AssertUnwindSafe(|| holm_model::apply(state, &decoded)));
+                let applied = catch_unwind(AssertUnwindSafe(|| {
+                    faults::before_apply();
+                    holm_model::apply(state, &decoded)
+                }));
                 match applied {
                     Ok(applied) => Some(applied.reply),
                     Err(panic) => stop_process(&format!(

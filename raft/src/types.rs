@@ -54,6 +54,11 @@ impl Data {
         Self { version: CLUSTER_VERSION, body: body.into() }
     }
 
+    #[cfg(feature = "planted-faults")]
+    pub(crate) fn of_the_future() -> Self {
+        Self { version: CLUSTER_VERSION + 1, body: Bytes::from_static(b"\xa5later") }
+    }
+
     pub(crate) fn decode(&self) -> Result<holm_model::Entry, UnknownEntry> {
         rmp_serde::from_slice(&self.body).map_err(|source| UnknownEntry { found: self.version, source })
     }

@@ -11,9 +11,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use super::Error;
-use super::faults;
 use crate::durable;
 use crate::fatal::panic_message;
+use crate::faults;
 
 /// Longest value given to sled.
 const PART_BYTES: usize = 4000;

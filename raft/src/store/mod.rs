@@ -4,7 +4,6 @@
 
 mod cache;
 mod database;
-pub mod faults;
 mod log;
 mod thread;
 

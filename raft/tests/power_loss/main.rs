@@ -13,7 +13,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use holm_raft::{Identity, store};
+use holm_raft::{Identity, faults, store};
 use image::Image;
 use loader::VoteTerm;
 use openraft::entry::RaftEntry;
@@ -50,8 +50,8 @@ impl Drop for Loader {
 fn child() {
     let Some(dir) = std::env::var_os(DIR) else { return };
     match std::env::var(FAULT).as_deref() {
-        Ok("skip-sync") => store::faults::skip_sync(),
-        Ok("whole-values") => store::faults::keep_values_whole(),
+        Ok("skip-sync") => faults::skip_sync(),
+        Ok("whole-values") => faults::keep_values_whole(),
         _ => {}
     }
     let runtime = tokio::runtime::Runtime::new().unwrap();

@@ -17,7 +17,9 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A node's place: its directory and address outlive its runs.
 pub struct Place {
-    pub dir: TempDir,
+    pub dir: PathBuf,
+    /// Deletes the directory; none when somebody else does.
+    _temporary: Option<TempDir>,
     pub addr: SocketAddr,
     pub timing: Timing,
 }
@@ -43,11 +45,13 @@ pub fn free_addr() -> SocketAddr {
 
 impl Place {
     pub fn new(timing: Timing) -> Self {
-        Self { dir: tempfile::tempdir().unwrap(), addr: free_addr(), timing }
+        let temporary = tempfile::tempdir().unwrap();
+        let dir = temporary.path().join("data");
+        Self { dir, _temporary: Some(temporary), addr: free_addr(), timing }
     }
 
-    pub fn data_dir(&self) -> PathBuf {
-        self.dir.path().join("data")
+    pub fn data_dir(&self) -> &Path {
+        &self.dir
     }
 
     pub async fn start(&self) -> Handle {
@@ -56,7 +60,7 @@ impl Place {
 
     pub fn config(&self) -> Config {
         Config {
-            data_dir: self.data_dir(),
+            data_dir: self.dir.clone(),
             listen: self.addr,
             advertise: self.addr.to_string(),
             timing: self.timing.clone(),
@@ -67,9 +71,19 @@ impl Place {
 impl Cluster {
     /// One node that leads itself.
     pub async fn one(timing: Timing) -> Self {
-        let place = Place::new(timing);
+        Self::first(Place::new(timing)).await
+    }
+
+    /// The same in `dir`, where it may have been before.
+    pub async fn one_in(dir: &Path, timing: Timing) -> Self {
+        Self::first(Place { dir: dir.join("data"), _temporary: None, addr: free_addr(), timing }).await
+    }
+
+    async fn first(place: Place) -> Self {
         let addr = place.addr.to_string();
-        init_cluster(&place.data_dir(), "test", "node-1", &addr, "127.0.0.1:1").unwrap();
+        if !place.data_dir().join("node.json").exists() {
+            init_cluster(place.data_dir(), "test", "node-1", &addr, "127.0.0.1:1").unwrap();
+        }
         let node = place.start().await;
         eventually("the first node leads", || node.status().borrow().leading).await;
         Self { places: vec![place], nodes: vec![Some(node)] }
@@ -90,7 +104,7 @@ impl Cluster {
         let seeds: Vec<String> = self.places.iter().map(|place| place.addr.to_string()).collect();
         let name = format!("node-{}", self.places.len() + 1);
         let addr = place.addr.to_string();
-        join_cluster(&place.data_dir(), &seeds, &name, &addr, "127.0.0.1:1", PATIENCE).await.unwrap();
+        join_cluster(place.data_dir(), &seeds, &name, &addr, "127.0.0.1:1", PATIENCE).await.unwrap();
         self.nodes.push(Some(place.start().await));
         self.places.push(place);
         self.nodes.len() - 1
@@ -160,18 +174,15 @@ pub fn actor() -> Actor {
     Actor { name: "test".to_owned(), project: "default".to_owned() }
 }
 
-/// Creates a flavor: a small write with an effect that can be looked up.
-pub fn flavor(name: &str, padding: usize) -> Command {
-    let extra_specs = if padding == 0 {
-        std::collections::BTreeMap::new()
-    } else {
-        std::collections::BTreeMap::from([("padding".to_owned(), "x".repeat(padding))])
-    };
+/// Creates a flavor: a write with an effect that can be looked up, of about `bytes` more than its name.
+pub fn flavor(name: &str, bytes: usize) -> Command {
+    const LINE: usize = 255;
+    let lines = bytes / LINE;
     Command::CreateFlavor(CreateFlavor {
         id: FlavorId(Uuid::new_v4()),
         name: name.to_owned(),
         size: Size { vcpus: 1, memory_mib: 64, disk_gib: 0 },
-        extra_specs,
+        extra_specs: (0..lines).map(|line| (format!("padding-{line}"), "x".repeat(LINE))).collect(),
     })
 }
 

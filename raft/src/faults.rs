@@ -1,0 +1,81 @@
+//! Broken promises on demand. A test is only worth something if it notices a store without fsync, or a node
+//! that goes on after a panic; these switches plant exactly that. Compiled in with the feature `planted-faults`
+//! only, which no product crate enables, and off even then.
+
+#[cfg(feature = "planted-faults")]
+mod planted {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use crate::handle::Handle;
+    use crate::types::Data;
+
+    static SKIP_SYNC: AtomicBool = AtomicBool::new(false);
+    static WHOLE_VALUES: AtomicBool = AtomicBool::new(false);
+    static PANIC_IN_APPLY: AtomicBool = AtomicBool::new(false);
+
+    /// From now on this process flushes without fsync.
+    pub fn skip_sync() {
+        SKIP_SYNC.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on this process writes values unsplit and ignores blob files.
+    pub fn keep_values_whole() {
+        WHOLE_VALUES.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on every entry this process applies panics.
+    pub fn panic_in_apply() {
+        PANIC_IN_APPLY.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends Raft's core by a panic.
+    pub async fn panic_in_core(handle: &Handle) {
+        let broken = handle.core().raft.with_raft_state::<_, ()>(|_| panic!("planted in the core"));
+        let _ = broken.await;
+    }
+
+    /// Commits an entry as a later version would write it.
+    pub async fn commit_entry_of_the_future(handle: &Handle) {
+        let _ = handle.core().raft.client_write(Data::of_the_future()).await;
+    }
+
+    /// Stops without handing over leadership, as a crash would.
+    pub async fn stop_abruptly(handle: &Handle) {
+        handle.end().await;
+    }
+
+    pub(crate) fn skips_sync() -> bool {
+        SKIP_SYNC.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn keeps_values_whole() -> bool {
+        WHOLE_VALUES.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn before_apply() {
+        assert!(!PANIC_IN_APPLY.load(Ordering::Relaxed), "planted in apply");
+    }
+}
+
+#[cfg(feature = "planted-faults")]
+pub use planted::{
+    commit_entry_of_the_future, keep_values_whole, panic_in_apply, panic_in_core, skip_sync, stop_abruptly,
+};
+#[cfg(feature = "planted-faults")]
+pub(crate) use planted::{before_apply, keeps_values_whole, skips_sync};
+
+#[cfg(not(feature = "planted-faults"))]
+mod none {
+    pub(crate) const fn skips_sync() -> bool {
+        false
+    }
+
+    pub(crate) const fn keeps_values_whole() -> bool {
+        false
+    }
+
+    pub(crate) const fn before_apply() {}
+}
+
+#[cfg(not(feature = "planted-faults"))]
+pub(crate) use none::{before_apply, keeps_values_whole, skips_sync};

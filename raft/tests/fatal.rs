@@ -1,0 +1,72 @@
+//! A member that failed ends its process, with words and a code: it must never be a zombie that answers. Each
+//! case runs in a process of its own.
+
+mod support;
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use holm_raft::{EXIT_CODE, faults};
+use support::{Cluster, PATIENCE, flavor, keyed, quick};
+
+const CASE: &str = "HOLM_FATAL_CASE";
+const DIR: &str = "HOLM_FATAL_DIR";
+
+/// Not a test by itself: the others start it as a process of its own.
+#[test]
+fn child() {
+    let (Ok(case), Some(dir)) = (std::env::var(CASE), std::env::var_os(DIR)) else { return };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(run(&case, Path::new(&dir)));
+}
+
+async fn run(case: &str, dir: &Path) {
+    let cluster = Cluster::one_in(dir, quick()).await;
+    let node = cluster.node(0);
+    match case {
+        "apply" => {
+            faults::panic_in_apply();
+            let _ = node.propose(keyed(node, flavor("f", 0)), PATIENCE).await;
+        }
+        "core" => faults::panic_in_core(node).await,
+        "future" => faults::commit_entry_of_the_future(node).await,
+        other => panic!("no case {other}"),
+    }
+    tokio::time::sleep(PATIENCE).await;
+}
+
+fn fails(case: &str, dir: &Path) -> (Output, String) {
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "child", "--nocapture", "--test-threads=1"])
+        .env(CASE, case)
+        .env(DIR, dir)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(EXIT_CODE), "{said}");
+    (output, said)
+}
+
+#[test]
+fn a_panic_in_apply_ends_the_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_, said) = fails("apply", dir.path());
+    assert!(said.contains("apply panicked at log entry") && said.contains("CreateFlavor"), "{said}");
+}
+
+#[test]
+fn a_panic_of_the_core_ends_the_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_, said) = fails("core", dir.path());
+    assert!(said.contains("holm: cannot go on: Raft has failed"), "{said}");
+}
+
+#[test]
+fn an_entry_of_a_later_version_ends_the_process_and_every_later_start() {
+    let dir = tempfile::tempdir().unwrap();
+    for _ in 0..2 {
+        let (_, said) = fails("future", dir.path());
+        assert!(said.contains("cluster version 2") && said.contains("knows version 1"), "{said}");
+    }
+}
