@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures::{StreamExt, TryStreamExt};
 use holm_model::command::{Command, ReportImage};
 use holm_model::image::Image;
 use holm_model::{ImageId, NodeId, State};
@@ -65,8 +64,8 @@ impl Images {
         image: &Image,
         tell: impl Fn(String) -> F,
     ) -> Result<PathBuf, Error> {
-        if self.app.images.contains(&image.sha256) {
-            return Ok(self.app.images.path(&image.sha256));
+        if let Some(path) = self.app.images.path(&image.sha256) {
+            return Ok(path);
         }
         let transfer = self.transfer(image);
         tokio::pin!(transfer);
@@ -84,8 +83,8 @@ impl Images {
     async fn transfer(&self, image: &Image) -> Result<PathBuf, Error> {
         let gate = lock(&self.transfers).entry(image.sha256.clone()).or_default().clone();
         let _one_at_a_time = gate.lock().await;
-        if self.app.images.contains(&image.sha256) {
-            return Ok(self.app.images.path(&image.sha256));
+        if let Some(path) = self.app.images.path(&image.sha256) {
+            return Ok(path);
         }
         let result = self.from_any_holder(image).await;
         lock(&self.progress).remove(&image.sha256);
@@ -120,8 +119,7 @@ impl Images {
                 image.size_bytes,
                 |offset| {
                     let (address, path) = (address.to_owned(), path.clone());
-                    let opened = async move { peer::get_from(&address, &path, offset).await };
-                    futures::stream::once(opened).try_flatten().boxed()
+                    async move { peer::get_from(&address, &path, offset).await }
                 },
                 |bytes| {
                     lock(&self.progress).insert(image.sha256.clone(), bytes);
@@ -129,7 +127,10 @@ impl Images {
             )
             .await;
         match pulled {
-            Ok(stored) => Ok(self.app.images.path(&stored.sha256)),
+            Ok(_) => {
+                let path = self.app.images.path(&image.sha256);
+                path.ok_or_else(|| Error::NoHolder(image.name.clone()))
+            }
             Err(source) => {
                 Err(Error::Transfer { name: image.name.clone(), from: address.to_owned(), source })
             }
@@ -196,16 +197,8 @@ fn drop_orphans(images: &Images, state: &State) {
         return;
     }
     let named: BTreeSet<&str> = state.images.values().map(|image| image.sha256.as_str()).collect();
-    let stored = match images.app.images.list() {
-        Ok(stored) => stored,
-        Err(error) => {
-            tracing::warn!(error = %crate::app::chain(&error), "cannot list the image store");
-            return;
-        }
-    };
-    for stored in stored {
-        let age = age(&images.app.images.path(&stored.sha256));
-        if named.contains(stored.sha256.as_str()) || age < ORPHAN_AGE {
+    for stored in images.app.images.list() {
+        if named.contains(stored.sha256.as_str()) || stored.age < ORPHAN_AGE {
             continue;
         }
         match images.app.images.remove(&stored.sha256) {
@@ -213,12 +206,6 @@ fn drop_orphans(images: &Images, state: &State) {
             Err(error) => tracing::warn!(error = %crate::app::chain(&error), "cannot remove image bytes"),
         }
     }
-}
-
-/// How long ago the file was written; zero when that cannot be told.
-fn age(path: &std::path::Path) -> Duration {
-    let modified = std::fs::metadata(path).and_then(|meta| meta.modified());
-    modified.ok().and_then(|modified| modified.elapsed().ok()).unwrap_or_default()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

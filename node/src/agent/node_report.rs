@@ -108,7 +108,7 @@ async fn look(app: &Shared, here: &Here, facts: HypervisorFacts, last: Option<&N
         condition("MemoryUnreadable", crate::app::chain(&error));
         0
     });
-    let images_gib = app.images.used_bytes().unwrap_or(0).div_ceil(GIB);
+    let images_gib = app.images.used_bytes().div_ceil(GIB);
     let disk_gib = disk.map(|disk| disk.total_bytes / GIB).unwrap_or(0);
     NodeReport {
         boot_id: here.boot_id,
