@@ -1,0 +1,84 @@
+//! Where `holmd` is. Under `cargo test --workspace` it lies beside the test's own program and is current;
+//! with other invocations it may be missing or old, which cargo's dep-info tells, and is then built.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::SystemTime;
+
+use anyhow::{Context, Result, bail};
+
+/// Uses the program at this path instead, whatever its age.
+pub const ENV: &str = "HOLM_JEPSEN_HOLMD";
+
+/// Path of a `holmd` that is as new as its sources.
+///
+/// # Errors
+/// When it cannot be built.
+pub fn holmd() -> Result<PathBuf> {
+    static FOUND: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    FOUND.get_or_init(|| find().map_err(|error| format!("{error:#}"))).clone().map_err(anyhow::Error::msg)
+}
+
+fn find() -> Result<PathBuf> {
+    if let Some(path) = std::env::var_os(ENV) {
+        return Ok(PathBuf::from(path));
+    }
+    let exe = std::env::current_exe().context("cannot tell the path of this program")?;
+    let folder = exe.parent().context("a program lies in a folder")?;
+    let profile = if folder.ends_with("deps") { folder.parent().unwrap_or(folder) } else { folder };
+    let holmd = profile.join("holmd");
+    if !is_current(&holmd) {
+        build(profile)?;
+    }
+    if !holmd.is_file() {
+        bail!("cargo did not build {}", holmd.display());
+    }
+    Ok(holmd)
+}
+
+/// Whether the program is there and no source that cargo noted for it is newer.
+fn is_current(program: &Path) -> bool {
+    let modified = |path: &Path| path.metadata().and_then(|meta| meta.modified()).ok();
+    let Some(built) = modified(program) else { return false };
+    let Ok(notes) = std::fs::read_to_string(program.with_extension("d")) else { return false };
+    sources(&notes).iter().all(|source| modified(source).is_some_and(|at: SystemTime| at <= built))
+}
+
+/// The prerequisites of a Makefile rule; spaces in names are escaped.
+fn sources(notes: &str) -> Vec<PathBuf> {
+    let Some((_, list)) = notes.split_once(": ") else { return Vec::new() };
+    let list = list.trim().replace("\\ ", "\0");
+    list.split_whitespace().map(|name| PathBuf::from(name.replace('\0', " "))).collect()
+}
+
+fn build(profile: &Path) -> Result<()> {
+    let name =
+        profile.file_name().and_then(|name| name.to_str()).context("the profile's folder has a name")?;
+    let target = profile.parent().context("the profile's folder lies in the target folder")?;
+    let name = if name == "debug" { "dev" } else { name };
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    eprintln!("holm-jepsen: building holmd");
+    let status = Command::new(cargo)
+        .args(["build", "--quiet", "--package", "holm-node", "--bin", "holmd", "--profile", name])
+        .arg("--target-dir")
+        .arg(target)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .status()
+        .context("cannot run cargo")?;
+    if !status.success() {
+        bail!("cargo could not build holmd ({status})");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dep_info_lists_sources_with_spaces_in_their_names() {
+        let found = sources("/t/debug/holmd: /s/main.rs /s/a\\ b.rs /s/lib.rs\n");
+        assert_eq!(found, ["/s/main.rs", "/s/a b.rs", "/s/lib.rs"].map(PathBuf::from));
+    }
+}

@@ -1,0 +1,216 @@
+//! One `holmd`: its folder, its addresses, its process. `init`, `join` and `run` are called as an operator
+//! would; kill and stop are verified by how the process ended.
+
+use std::fs::OpenOptions;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::address::Addresses;
+use super::client::Client;
+
+/// A stop of a daemon takes less than this.
+const STOP_LIMIT: Duration = Duration::from_secs(20);
+
+/// The driver the daemons use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hypervisor {
+    Simulated,
+    CloudHypervisor,
+}
+
+impl Hypervisor {
+    /// As `holmd run --hypervisor` takes it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Simulated => "simulated",
+            Self::CloudHypervisor => "cloud-hypervisor",
+        }
+    }
+}
+
+/// One node.
+#[derive(Debug)]
+pub struct Daemon {
+    pub name: String,
+    pub addresses: Addresses,
+    dir: PathBuf,
+    program: PathBuf,
+    hypervisor: Hypervisor,
+    /// `PATH` of the daemon, where it is to find another `cloud-hypervisor` than ours.
+    search_path: Option<String>,
+    child: Option<Child>,
+}
+
+impl Daemon {
+    /// A node whose folder is `dir`; nothing is started.
+    ///
+    /// # Errors
+    /// When its folder cannot be made.
+    pub fn new(
+        name: &str,
+        addresses: Addresses,
+        dir: &Path,
+        program: &Path,
+        hypervisor: Hypervisor,
+        search_path: Option<String>,
+    ) -> Result<Self> {
+        std::fs::create_dir_all(dir)?;
+        Ok(Self {
+            name: name.to_owned(),
+            addresses,
+            dir: dir.to_owned(),
+            program: program.to_owned(),
+            hypervisor,
+            search_path,
+            child: None,
+        })
+    }
+
+    pub fn data_dir(&self) -> PathBuf {
+        self.dir.join("data")
+    }
+
+    pub fn run_dir(&self) -> PathBuf {
+        self.dir.join("run")
+    }
+
+    pub fn log_file(&self) -> PathBuf {
+        self.dir.join("log")
+    }
+
+    /// A fresh client of this node.
+    pub fn client(&self) -> Client {
+        Client::new(self.addresses.api)
+    }
+
+    /// Pid of the running daemon.
+    pub fn pid(&self) -> Option<i32> {
+        self.child.as_ref().and_then(|child| i32::try_from(child.id()).ok())
+    }
+
+    /// `holmd init`.
+    ///
+    /// # Errors
+    /// With the daemon's own words.
+    pub fn init(&self, cluster: &str) -> Result<()> {
+        self.prepare(&["init", "--cluster", cluster])
+    }
+
+    /// `holmd join`.
+    ///
+    /// # Errors
+    /// With the daemon's own words.
+    pub fn join(&self, seed: &Daemon) -> Result<()> {
+        self.prepare(&["join", "--seed", &seed.addresses.peer.to_string()])
+    }
+
+    fn prepare(&self, words: &[&str]) -> Result<()> {
+        let output = Command::new(&self.program)
+            .args(words)
+            .args(["--name", &self.name])
+            .args(["--peer-listen", &self.addresses.peer.to_string()])
+            .args(["--api-listen", &self.addresses.api.to_string()])
+            .arg("--data-dir")
+            .arg(self.data_dir())
+            .output()
+            .context("cannot run holmd")?;
+        if !output.status.success() {
+            bail!("holmd {}: {}", words.join(" "), String::from_utf8_lossy(&output.stderr).trim());
+        }
+        Ok(())
+    }
+
+    /// `holmd run`. Its words go to the end of the log.
+    ///
+    /// # Errors
+    /// When the process cannot be started.
+    pub fn start(&mut self) -> Result<()> {
+        if self.child.is_some() {
+            bail!("{} runs already", self.name);
+        }
+        let log = OpenOptions::new().create(true).append(true).open(self.log_file())?;
+        let mut command = Command::new(&self.program);
+        command
+            .args(["run", "--hypervisor", self.hypervisor.as_str(), "--data-dir"])
+            .arg(self.data_dir())
+            .arg("--run-dir")
+            .arg(self.run_dir())
+            .env("RUST_BACKTRACE", "1")
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log);
+        if let Some(path) = &self.search_path {
+            command.env("PATH", path);
+        }
+        self.child = Some(command.spawn().context("cannot start holmd")?);
+        Ok(())
+    }
+
+    /// SIGKILL. Answers once the process is gone, and only if that signal ended it.
+    ///
+    /// # Errors
+    /// When it had ended by itself before.
+    pub fn kill(&mut self) -> Result<()> {
+        let mut child = self.child.take().with_context(|| format!("{} does not run", self.name))?;
+        child.kill()?;
+        let status = child.wait()?;
+        if status.signal() != Some(Signal::SIGKILL as i32) {
+            bail!("{} had ended by itself ({status}): {}", self.name, self.last_words());
+        }
+        Ok(())
+    }
+
+    /// SIGTERM, and waits for the orderly end.
+    ///
+    /// # Errors
+    /// When it ends with another code than 0, or not in time; it is then killed.
+    pub fn stop(&mut self) -> Result<()> {
+        let mut child = self.child.take().with_context(|| format!("{} does not run", self.name))?;
+        kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGTERM)?;
+        let began = Instant::now();
+        let status = loop {
+            if let Some(status) = child.try_wait()? {
+                break status;
+            }
+            if began.elapsed() > STOP_LIMIT {
+                child.kill()?;
+                child.wait()?;
+                bail!("{} does not stop within {} s", self.name, STOP_LIMIT.as_secs());
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        };
+        if !status.success() {
+            bail!("{} stopped badly ({status}): {}", self.name, self.last_words());
+        }
+        Ok(())
+    }
+
+    /// How it ended, if it did so although nobody asked; it can be started again afterwards.
+    pub fn ended_by_itself(&mut self) -> Option<ExitStatus> {
+        let status = self.child.as_mut()?.try_wait().ok()??;
+        self.child = None;
+        Some(status)
+    }
+
+    /// The end of its log.
+    pub fn last_words(&self) -> String {
+        let log = std::fs::read_to_string(self.log_file()).unwrap_or_default();
+        let lines: Vec<_> = log.lines().collect();
+        lines[lines.len().saturating_sub(15)..].join("\n")
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}

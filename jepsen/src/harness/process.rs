@@ -1,0 +1,97 @@
+//! Processes as the kernel lists them: told apart by pid and start time, found by the folder they work in.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// A process. The start time tells it from a later one with the same pid.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Process {
+    pub pid: i32,
+    /// In clock ticks since boot.
+    pub start_ticks: u64,
+    pub command: String,
+}
+
+impl Process {
+    /// The process with this pid, unless it has ended; one that only waits to be reaped has.
+    pub fn find(pid: i32) -> Option<Self> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The command name is in parentheses and may hold anything.
+        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+        if matches!(*fields.first()?, "Z" | "X") {
+            return None;
+        }
+        let start_ticks = fields.get(19)?.parse().ok()?;
+        let command = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+        let command = String::from_utf8_lossy(&command).replace('\0', " ").trim().to_owned();
+        Some(Self { pid, start_ticks, command })
+    }
+
+    pub fn is_alive(&self) -> bool {
+        Self::find(self.pid).is_some_and(|now| now.start_ticks == self.start_ticks)
+    }
+
+    /// SIGKILL, and waits until it is gone. Nothing happens to another process that has its pid by now.
+    ///
+    /// # Errors
+    /// When it does not end.
+    pub fn kill(&self) -> Result<()> {
+        if self.is_alive() {
+            kill(Pid::from_raw(self.pid), Signal::SIGKILL)
+                .with_context(|| format!("cannot kill {}", self.pid))?;
+        }
+        let start = Instant::now();
+        while self.is_alive() {
+            if start.elapsed() > Duration::from_secs(10) {
+                bail!("process {} does not die: {}", self.pid, self.command);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+}
+
+/// Processes, we ourselves left out, that have anything to do with `folder`: named on their command line,
+/// or as their working folder, or in an open file. A VMM has only the latter.
+pub fn of_folder(folder: &Path) -> Vec<Process> {
+    let own = i32::try_from(std::process::id()).unwrap_or_default();
+    let pids = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut found: Vec<_> = pids
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|pid| *pid != own)
+        .filter_map(Process::find)
+        .filter(|process| names(&process.command, folder) || touches(process.pid, folder))
+        .collect();
+    found.sort();
+    found
+}
+
+fn names(command: &str, folder: &Path) -> bool {
+    // A shell or an editor that somebody points at the folder is not ours to end.
+    command.split(' ').any(|word| Path::new(word).starts_with(folder)) && command.contains("holmd")
+}
+
+fn touches(pid: i32, folder: &Path) -> bool {
+    let at = |name: &str| PathBuf::from(format!("/proc/{pid}/{name}"));
+    let vmm_or_shim = fs::read_link(at("exe")).is_ok_and(|exe| {
+        let exe = exe.to_string_lossy().into_owned();
+        exe.contains("holmd") || exe.contains("cloud-hypervisor") || Path::new(&exe).starts_with(folder)
+    });
+    let open = fs::read_dir(at("fd")).into_iter().flatten().flatten().map(|entry| entry.path());
+    let here = open.chain([at("cwd")]).any(|link| fs::read_link(link).is_ok_and(|to| to.starts_with(folder)));
+    here && (vmm_or_shim || descends_from_shim(pid))
+}
+
+/// Scripts that stand in for a VMM run under an interpreter; their parent is a shim.
+fn descends_from_shim(pid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse().ok());
+    parent.is_some_and(|parent: i32| {
+        fs::read_link(format!("/proc/{parent}/exe")).is_ok_and(|exe| exe.to_string_lossy().contains("holmd"))
+    })
+}

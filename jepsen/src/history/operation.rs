@@ -1,0 +1,89 @@
+//! An operation: one request to one node, and what its client knows of it. Faults lie on the same clock.
+
+use serde::{Deserialize, Serialize};
+
+use crate::harness::client::{Error, Reply};
+
+/// What a client knows of an operation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", content = "answer", rename_all = "kebab-case")]
+pub enum Outcome<A> {
+    /// It took effect.
+    Ok(A),
+    /// It did not take effect and never will.
+    Fail(Refusal),
+    /// It may have taken effect, or may yet: a time-out, a lost connection, an answer that says so.
+    Info(String),
+}
+
+/// Why nothing happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// Of the problem; `not_sent` where there was no connection.
+    pub code: String,
+    pub detail: String,
+}
+
+impl<A> Outcome<A> {
+    /// From what the client got; `answer` keeps of a success what the checkers need.
+    pub fn of<T>(result: Result<Reply<T>, Error>, answer: impl FnOnce(Reply<T>) -> A) -> Self {
+        match result {
+            Ok(reply) => Self::Ok(answer(reply)),
+            Err(Error::Refused(problem)) => {
+                Self::Fail(Refusal { code: problem.code.as_str().to_owned(), detail: problem.detail })
+            }
+            Err(Error::NotSent(detail)) => Self::Fail(Refusal { code: "not_sent".to_owned(), detail }),
+            Err(Error::Unknown(detail)) => Self::Info(detail),
+        }
+    }
+
+    pub fn ok(&self) -> Option<&A> {
+        match self {
+            Self::Ok(answer) => Some(answer),
+            Self::Fail(_) | Self::Info(_) => None,
+        }
+    }
+
+    pub fn is_info(&self) -> bool {
+        matches!(self, Self::Info(_))
+    }
+}
+
+/// One operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Operation<C, A> {
+    /// Position among the operations, by their beginning.
+    pub id: usize,
+    /// The client's process; an unknown outcome ends it and the client goes on as another.
+    pub process: u64,
+    /// The node that was asked.
+    pub node: String,
+    pub call: C,
+    pub outcome: Outcome<A>,
+    /// Nanoseconds since the run began.
+    pub invoked_ns: u64,
+    pub completed_ns: u64,
+}
+
+/// What the nemesis does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FaultKind {
+    /// SIGKILL, and a start once the others have gone on without it.
+    Kill,
+    /// SIGKILL, and a start at once.
+    Restart,
+}
+
+/// One fault, from its beginning until it was healed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fault {
+    pub kind: FaultKind,
+    pub node: String,
+    pub was_leader: bool,
+    pub began_ns: u64,
+    /// Verified by how the process ended.
+    pub took_hold: bool,
+    /// When the node served again.
+    pub healed_ns: Option<u64>,
+}

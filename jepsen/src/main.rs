@@ -1,0 +1,104 @@
+//! `holm-jepsen`: runs a test against a real cluster and prints its verdicts.
+//!
+//! Exit codes: 0 valid, 1 invalid, 2 usage, 3 nothing proved (unknown, or the harness failed).
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use holm_jepsen::harness::Hypervisor;
+use holm_jepsen::run::{self, Options, Test};
+
+/// Real daemons, real faults, and checkers that do not take the daemon's word.
+#[derive(Debug, Parser)]
+#[command(name = "holm-jepsen", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run one test.
+    Run(Run),
+}
+
+#[derive(Debug, clap::Args)]
+struct Run {
+    #[arg(long, value_enum)]
+    test: TestName,
+    /// Faults [default: what the test is specified with].
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    rounds: Option<u64>,
+    /// Fixes every choice of clients and nemesis [default: a random one, printed].
+    #[arg(long)]
+    seed: Option<u64>,
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(3..=9))]
+    nodes: u8,
+    #[arg(long, value_enum, default_value_t = HypervisorName::Simulated)]
+    hypervisor: HypervisorName,
+    /// Where the run's folder with history, logs and verdicts is made.
+    #[arg(long, default_value = "target/jepsen", value_name = "DIR")]
+    store: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum TestName {
+    /// Create and delete VMs while random nodes are killed.
+    VmLifecycle,
+    /// Read through every node while leaders are killed and come back at once.
+    StaleRead,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum HypervisorName {
+    Simulated,
+    CloudHypervisor,
+}
+
+fn main() -> ExitCode {
+    let Command::Run(args) = Cli::parse().command;
+    let test = match args.test {
+        TestName::VmLifecycle => Test::VmLifecycle,
+        TestName::StaleRead => Test::StaleRead,
+    };
+    let options = Options {
+        rounds: args.rounds.unwrap_or(test.specified_rounds()),
+        seed: args.seed.unwrap_or_else(rand::random),
+        nodes: usize::from(args.nodes),
+        hypervisor: match args.hypervisor {
+            HypervisorName::Simulated => Hypervisor::Simulated,
+            HypervisorName::CloudHypervisor => Hypervisor::CloudHypervisor,
+        },
+        store: args.store,
+    };
+    eprintln!("{} with seed {}", test.name(), options.seed);
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("holm-jepsen: {error}");
+            return ExitCode::from(3);
+        }
+    };
+    // On Ctrl-C the run is dropped, and with it everything it started.
+    let report = runtime.block_on(async {
+        tokio::select! {
+            report = run::run(test, &options) => report,
+            _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
+        }
+    });
+    match report {
+        Ok(report) => {
+            print!("{report}");
+            match (report.is_valid(), report.is_invalid()) {
+                (true, _) => ExitCode::SUCCESS,
+                (false, true) => ExitCode::from(1),
+                (false, false) => ExitCode::from(3),
+            }
+        }
+        Err(error) => {
+            eprintln!("holm-jepsen: {error:#}");
+            ExitCode::from(3)
+        }
+    }
+}

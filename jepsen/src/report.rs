@@ -1,0 +1,60 @@
+//! What a run was worth: a table of verdicts for people, the same as JSON, and how to do it again.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use crate::checker::{Finding, Verdict};
+
+/// One run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    pub test: &'static str,
+    pub seed: u64,
+    /// Does it again, with the same choices.
+    pub command: String,
+    pub took_s: f64,
+    pub verdicts: Vec<Verdict>,
+    /// What else was measured, one line each.
+    pub figures: Vec<String>,
+    /// History, logs and verdicts.
+    pub store: PathBuf,
+}
+
+impl Report {
+    pub fn is_valid(&self) -> bool {
+        !self.verdicts.is_empty() && self.verdicts.iter().all(Verdict::is_valid)
+    }
+
+    /// Whether a rule was broken, as opposed to not proved.
+    pub fn is_invalid(&self) -> bool {
+        self.verdicts.iter().any(|verdict| matches!(verdict.finding, Finding::Invalid(_)))
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} with seed {}, {:.1} s", self.test, self.seed, self.took_s)?;
+        for verdict in &self.verdicts {
+            let (word, because) = match &verdict.finding {
+                Finding::Valid => ("valid", &[][..]),
+                Finding::Invalid(because) => ("INVALID", because.as_slice()),
+                Finding::Unknown(because) => ("UNKNOWN", std::slice::from_ref(because)),
+            };
+            writeln!(f, "  {:<13} {word:<8} {}", verdict.checker, verdict.figures)?;
+            for line in because {
+                writeln!(f, "      {}", line.replace('\n', "\n      "))?;
+            }
+        }
+        for figure in &self.figures {
+            writeln!(f, "  {figure}")?;
+        }
+        let word = if self.is_valid() { "valid" } else { "NOT valid" };
+        writeln!(f, "  {word}; history and logs: {}", self.store.display())?;
+        if !self.is_valid() {
+            writeln!(f, "  again: {}", self.command)?;
+        }
+        Ok(())
+    }
+}

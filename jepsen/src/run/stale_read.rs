@@ -1,0 +1,66 @@
+//! `stale-read`: a growing set, leaders that are killed and come back at once, readers at every node.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::{Judged, Running, unavailability};
+use crate::checker::{faults, fresh, vacuity, whole};
+use crate::history::Recorder;
+use crate::nemesis::leader_restart;
+use crate::seed;
+use crate::workload::flavor_set::{self, Call, Shared};
+
+const WRITERS: u64 = 3;
+
+pub(super) async fn run(running: &mut Running) -> Result<Judged> {
+    let options = running.options.clone();
+    let log = Arc::new(Recorder::new(running.journal.clone()));
+    let shared = Arc::new(Shared::default());
+    let stop = CancellationToken::new();
+    let mut clients = JoinSet::new();
+    for writer in 0..WRITERS {
+        let (targets, shared, log) = (running.targets(), shared.clone(), log.clone());
+        let rng = seed::stream(options.seed, "writer", writer);
+        clients.spawn(flavor_set::writer(writer, targets, shared, log, rng, stop.clone()));
+    }
+    for (at, target) in (0..).zip(running.targets()) {
+        let (shared, log, rng) = (shared.clone(), log.clone(), seed::stream(options.seed, "reader", at));
+        clients.spawn(flavor_set::reader(WRITERS + at, target, shared, log, rng, stop.clone()));
+    }
+    let progress = running.progress();
+    let mut rng = seed::stream(options.seed, "nemesis", 0);
+    let mut happened = Vec::new();
+    let ended = leader_restart::run(
+        &mut running.cluster,
+        options.rounds,
+        &running.journal,
+        progress,
+        &mut rng,
+        &mut happened,
+    )
+    .await;
+    stop.cancel();
+    while clients.join_next().await.is_some() {}
+    let ended = ended?;
+    let left = running.cluster.shut_down();
+
+    let operations = log.operations();
+    let kind = |call: &Call| match call {
+        Call::Add(_) => "add",
+        Call::Get(_) => "get",
+        Call::List => "list",
+    };
+    let verdicts = vec![
+        fresh::check(&operations),
+        faults::check(options.rounds, &happened),
+        vacuity::check(&operations, kind, &["add", "get", "list"], &running.nodes()),
+        whole::check(&ended, &left),
+    ];
+    let gap = unavailability("a leader's restart", happened.into_iter(), &operations, |call| {
+        matches!(call, Call::Add(_))
+    });
+    Ok(Judged { verdicts, figures: gap.into_iter().collect() })
+}

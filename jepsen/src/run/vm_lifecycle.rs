@@ -1,0 +1,177 @@
+//! `vm-lifecycle`: four clients create and delete VMs while random nodes are killed; afterwards every node is
+//! asked what there is.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use holm_api::{Checkpoint, Cluster as ClusterView, Event, List, Node, Vm};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::{Judged, Running, unavailability};
+use crate::checker::{
+    Verdict, acknowledged, claims, events, faults, once, reads, replicas, settled, vacuity, whole,
+};
+use crate::harness::events::{Follower, Stream};
+use crate::harness::wait_for;
+use crate::history::{Fault, Recorder};
+use crate::nemesis::kill;
+use crate::seed;
+use crate::workload::vm_lifecycle::{self, Call, IMAGE, Log, Operation};
+
+const CLIENTS: u64 = 4;
+/// After healing, everything ends within this long.
+const SETTLE_LIMIT: Duration = Duration::from_secs(60);
+
+/// What there is to judge, once the cluster has healed and settled.
+struct Evidence {
+    operations: Vec<Operation>,
+    faults: Vec<Fault>,
+    /// By node: the VMs it shows.
+    views: Vec<(String, Vec<Vm>)>,
+    nodes: Vec<Node>,
+    checkpoints: Vec<Checkpoint>,
+    streams: Vec<Stream>,
+    ended: Vec<String>,
+    left: Vec<String>,
+}
+
+pub(super) async fn run(running: &mut Running) -> Result<Judged> {
+    let log: Log = Arc::new(Recorder::new(running.journal.clone()));
+    let followers = prepare(running).await?;
+    let (faults, ended) = trouble(running, &log).await?;
+    let evidence = gather(running, &log, faults, ended, followers).await?;
+    Ok(judge(running, evidence))
+}
+
+/// Image and flavor, and a follower of the events at every node, from one revision on.
+async fn prepare(running: &Running) -> Result<Vec<Follower>> {
+    let daemons = &running.cluster.daemons;
+    let mut client = daemons[0].client();
+    client.import_kernel(IMAGE, running.cluster.test_guest("banner")?).await?;
+    client.create_tiny_flavor().await?;
+    let since = client.get::<ClusterView>("/v1/cluster").await?.revision;
+    Ok(daemons.iter().map(|daemon| Follower::start(&daemon.name, daemon.addresses.api, since)).collect())
+}
+
+/// Clients and nemesis at the same time; the clients have ended when this does.
+async fn trouble(running: &mut Running, log: &Log) -> Result<(Vec<Fault>, Vec<String>)> {
+    let options = running.options.clone();
+    let stop = CancellationToken::new();
+    let mut clients = JoinSet::new();
+    for client in 0..CLIENTS {
+        let rng = seed::stream(options.seed, "client", client);
+        let (targets, log) = (running.targets(), log.clone());
+        clients.spawn(vm_lifecycle::client((client, CLIENTS), targets, log, rng, stop.clone()));
+    }
+    let progress = running.progress();
+    let mut rng = seed::stream(options.seed, "nemesis", 0);
+    let mut faults = Vec::new();
+    let ended =
+        kill::run(&mut running.cluster, options.rounds, &running.journal, progress, &mut rng, &mut faults)
+            .await;
+    stop.cancel();
+    while clients.join_next().await.is_some() {}
+    Ok((faults, ended?))
+}
+
+async fn gather(
+    running: &mut Running,
+    log: &Log,
+    faults: Vec<Fault>,
+    ended: Vec<String>,
+    followers: Vec<Follower>,
+) -> Result<Evidence> {
+    let cluster = &mut running.cluster;
+    cluster.wait_whole().await?;
+    let address = cluster.daemons[0].addresses.api;
+    let settled = wait_for("all VMs to settle", SETTLE_LIMIT, || async {
+        let vms = crate::harness::Client::new(address).all_vms().await?;
+        Ok(settled::is_settled(&vms).then_some(()))
+    });
+    // What has not settled is for the checker to say.
+    let _ = settled.await;
+    let checkpoints = cluster.checkpoints(SETTLE_LIMIT).await?;
+    let mut views = Vec::new();
+    for daemon in &cluster.daemons {
+        let vms = daemon.client().all_vms().await.with_context(|| format!("the VMs at {}", daemon.name))?;
+        views.push((daemon.name.clone(), vms));
+    }
+    let mut client = cluster.daemons[0].client();
+    let nodes = client.get::<List<Node>>("/v1/nodes").await?.items;
+    let streams = drain(&mut client, followers).await?;
+    for vm in client.all_vms().await? {
+        client.delete_vm(&vm.name, SETTLE_LIMIT).await?;
+    }
+    let left = cluster.shut_down();
+    Ok(Evidence { operations: log.operations(), faults, views, nodes, checkpoints, streams, ended, left })
+}
+
+/// Waits until every follower has got what the cluster has now.
+async fn drain(client: &mut crate::harness::Client, followers: Vec<Follower>) -> Result<Vec<Stream>> {
+    let behind = followers.iter().map(Follower::at).min().unwrap_or_default();
+    let mut target = behind;
+    loop {
+        let page: List<Event> =
+            client.get(&format!("/v1/events?follow=false&limit=1000&since={target}")).await?;
+        target = page.items.last().map_or(target, |event| event.revision);
+        if page.next.is_none() {
+            break;
+        }
+    }
+    // A stream that never gets there is for the checker to show.
+    let _ = wait_for("all event streams", SETTLE_LIMIT, || async {
+        Ok(followers.iter().all(|follower| follower.at() >= target).then_some(()))
+    })
+    .await;
+    let mut streams: Vec<_> = followers.into_iter().map(Follower::finish).collect();
+    for stream in &mut streams {
+        // Later ones may have reached some nodes only.
+        stream.events.retain(|event| event.revision <= target);
+    }
+    Ok(streams)
+}
+
+fn judge(running: &Running, evidence: Evidence) -> Judged {
+    let Evidence { operations, faults, views, nodes, checkpoints, streams, ended, left } = evidence;
+    let names: Vec<_> = views
+        .iter()
+        .map(|(node, vms)| acknowledged::View {
+            node: node.clone(),
+            vms: vms.iter().map(|vm| (vm.name.clone(), vm.id.to_string())).collect(),
+        })
+        .collect();
+    let count = running.cluster.daemons.len();
+    let vms = views.first().map(|(_, vms)| vms.as_slice()).unwrap_or_default();
+    let kind = |call: &Call| match call {
+        Call::Create { .. } => "create",
+        Call::Replay { .. } => "replay",
+        Call::Delete { .. } => "delete",
+        Call::Read { .. } => "read",
+    };
+    let until = streams.iter().map(|stream| stream.at).max().unwrap_or_default();
+    let once: Verdict = match streams.first() {
+        Some(stream) => once::check(&operations, &stream.events),
+        None => Verdict::unknown("once", "no node was followed"),
+    };
+    let verdicts = vec![
+        acknowledged::check(&operations, &names),
+        once,
+        reads::check(&operations),
+        settled::check(vms),
+        claims::check(&nodes, vms),
+        replicas::check(count, &checkpoints),
+        events::check(count, until, &streams),
+        faults::check(running.options.rounds, &faults),
+        vacuity::check(&operations, kind, &["create", "replay", "delete", "read"], &running.nodes()),
+        whole::check(&ended, &left),
+    ];
+    let is_write = |call: &Call| matches!(call, Call::Create { .. } | Call::Delete { .. });
+    let of = |leader: bool| faults.iter().filter(move |fault| fault.was_leader == leader).cloned();
+    let figures = [
+        unavailability("a leader's death", of(true), &operations, is_write),
+        unavailability("another node's death", of(false), &operations, is_write),
+    ];
+    Judged { verdicts, figures: figures.into_iter().flatten().collect() }
+}

@@ -1,0 +1,47 @@
+//! What clients do while faults happen: one workload a file, with the vocabulary of its operations. Every
+//! attempt is recorded as an operation of its own; what is retried is retried under its old key.
+
+pub mod flavor_set;
+pub mod vm_lifecycle;
+
+use std::time::Duration;
+
+use rand::Rng;
+use rand::rngs::StdRng;
+
+use crate::harness::Client;
+
+/// One node, as a client knows it.
+#[derive(Clone, Debug)]
+pub struct Target {
+    pub node: String,
+    pub address: std::net::SocketAddr,
+}
+
+/// Clients of every node, for one process.
+struct Nodes(Vec<(String, Client)>);
+
+impl Nodes {
+    fn new(targets: &[Target]) -> Self {
+        Self(targets.iter().map(|target| (target.node.clone(), Client::new(target.address))).collect())
+    }
+
+    fn pick(&mut self, rng: &mut StdRng) -> &mut (String, Client) {
+        let at = rng.random_range(0..self.0.len());
+        &mut self.0[at]
+    }
+}
+
+/// How long a client waits for an answer. Short ones give up in the middle of an election, on purpose.
+fn patience(rng: &mut StdRng) -> Duration {
+    match rng.random_range(0..10) {
+        0 | 1 => Duration::from_millis(300),
+        2..=4 => Duration::from_secs(2),
+        _ => Duration::from_secs(12),
+    }
+}
+
+/// The pace of a user between two requests.
+async fn think(rng: &mut StdRng, at_most_ms: u64) {
+    tokio::time::sleep(Duration::from_millis(rng.random_range(0..=at_most_ms))).await;
+}
