@@ -5,6 +5,7 @@ pub mod app;
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod event_log;
 pub mod guests;
 pub mod http;
 pub mod leader;

@@ -21,7 +21,7 @@ use crate::agent::vms;
 use crate::app::{App, Shared};
 use crate::cli::Run;
 use crate::config::{Config, HypervisorChoice};
-use crate::{http, leader, systemd};
+use crate::{event_log, http, leader, systemd};
 
 /// `holmd run`: runs until SIGTERM or SIGINT.
 ///
@@ -55,8 +55,10 @@ fn configuration(args: Run) -> Result<Config> {
 
 fn init_log(config: &Config) {
     use crate::config::LogFormat;
-    let filter = tracing_subscriber::EnvFilter::try_new(&config.log.level)
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    // Libraries repeat themselves while a peer is away; a filter that names them overrides this.
+    let quiet = "openraft=error,tarpc=error,sled=warn";
+    let filter = tracing_subscriber::EnvFilter::try_new(format!("{quiet},{}", config.log.level))
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(format!("{quiet},info")));
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match config.log.format {
         LogFormat::Text => log.with_ansi(false).init(),
@@ -97,6 +99,7 @@ async fn serve(config: Config, data_dir: &Path) -> Result<()> {
     start_http(&app, api, &socket, &stop, &tasks)?;
     start_agent(&app, &config, data_dir, &stop, &tasks)?;
     tasks.spawn(leader::run(app.raft.clone(), stop.clone()));
+    tasks.spawn(event_log::run(app.raft.clone(), stop.clone()));
     systemd::notify("READY=1");
 
     tokio::select! {
