@@ -8,6 +8,7 @@ pub mod host;
 pub mod hypervisor;
 pub mod image_check;
 pub mod image_store;
+mod last_run;
 pub mod shim;
 pub mod simulated;
 pub mod test_guest;

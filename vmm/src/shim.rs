@@ -29,6 +29,7 @@ use self::setup::Args;
 use crate::cloud_hypervisor::config::RunSpec;
 use crate::durable;
 use crate::vm_dir::{Lock, VmDir};
+use crate::{host, last_run};
 
 pub use bounded_log::previous as previous_log;
 
@@ -79,19 +80,12 @@ fn prepare(args: Args) -> Result<Prepared, Refusal> {
     let spec: RunSpec = durable::read_json(&dir.file("spec.json"))
         .map_err(unreadable)?
         .ok_or_else(|| format!("{} has no spec.json", dir.path().display()))?;
-    let epoch = dir
-        .epoch()
-        .map_err(unreadable)?
-        .ok_or_else(|| format!("{} has no epoch.json", dir.path().display()))?;
-    if epoch.released || epoch.epoch != spec.start.epoch {
-        return Err(format!("epoch {} was released or replaced on this host", spec.start.epoch));
+    let boot = host::boot_id().map_err(|e| format!("this host has no boot id: {e}"))?;
+    if dir.epoch().map_err(unreadable)?.is_none_or(|mark| mark.epoch != spec.start.epoch) {
+        return Err(format!("epoch {} is not the one of {}", spec.start.epoch, dir.path().display()));
     }
-    if let Some(begun) = dir.shim().map_err(unreadable)?
-        && begun.epoch == spec.start.epoch
-        && begun.run >= spec.start.run
-    {
-        return Err(format!("run {} was begun already", spec.start.run));
-    }
+    // Checked again under the lock: the daemon may have changed its mind since it wrote the spec.
+    last_run::may_begin(&dir, spec.start.epoch, spec.start.run, boot).map_err(unreadable)??;
     let run_dir = args.run_dir;
     std::fs::DirBuilder::new()
         .recursive(true)

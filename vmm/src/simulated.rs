@@ -12,18 +12,20 @@ use futures::future::BoxFuture;
 use holm_model::node::{HypervisorFacts, HypervisorKind};
 use holm_model::vm::StopMode;
 use holm_model::{BootId, Epoch, VmId};
-use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::sync::{broadcast, mpsc};
 
 use crate::cloud_hypervisor::config;
-use crate::durable::{self, Sync};
 use crate::host;
 use crate::hypervisor::{Error, ExitCause, Hypervisor, Instance, InstanceState, Observation, StartSpec};
-use crate::vm_dir::VmDir;
+use crate::last_run;
+use crate::vm_dir::{FORMAT, SimulatedRecord, VmDir};
 use crate::vm_files::{self, io_error};
 
+/// A directory of a node whose driver was changed under running VMs.
+const REAL_ONE_RUNS: &str =
+    "Cloud Hypervisor runs this VM, and this node only simulates: let it use Cloud Hypervisor again";
 /// What a console client may lag behind before it misses output.
 const CONSOLE_BACKLOG: usize = 64;
 
@@ -40,15 +42,6 @@ struct Shared {
     consoles: Mutex<HashMap<VmId, broadcast::Sender<Vec<u8>>>>,
     changes: mpsc::UnboundedSender<VmId>,
     receiver: Mutex<Option<mpsc::UnboundedReceiver<VmId>>>,
-}
-
-/// `simulated.json`: the latest run.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct RunRecord {
-    epoch: Epoch,
-    run: u64,
-    boot_id: BootId,
-    ended: Option<ExitCause>,
 }
 
 impl Simulated {
@@ -78,89 +71,75 @@ impl Simulated {
         VmDir::new(&self.shared.root, vm)
     }
 
-    fn run(&self, vm: VmId) -> Result<Option<RunRecord>, Error> {
-        let path = self.dir(vm).file("simulated.json");
-        durable::read_json(&path).map_err(io_error("cannot read", &path))
-    }
-
-    fn set_run(&self, vm: VmId, record: &RunRecord) -> Result<(), Error> {
-        let path = self.dir(vm).file("simulated.json");
-        durable::write_json(&path, record, Sync::Yes).map_err(io_error("cannot write", &path))
-    }
-
-    fn is_running(&self, vm: VmId) -> Result<bool, Error> {
-        Ok(self.run(vm)?.is_some_and(|run| run.ended.is_none() && run.boot_id == self.shared.boot_id))
+    /// The run that goes on, if one does.
+    fn running(&self, vm: VmId) -> Result<Option<SimulatedRecord>, Error> {
+        let dir = self.dir(vm);
+        let latest = dir.simulated().map_err(io_error("cannot read the run of", dir.path()))?;
+        Ok(latest.filter(|run| run.ended.is_none() && run.boot_id == self.shared.boot_id))
     }
 
     fn refuse_running(&self, vm: VmId) -> Result<(), Error> {
-        match self.is_running(vm)? {
-            true => Err(Error::Refused("the VM still runs: stop it first".to_owned())),
-            false => Ok(()),
+        match self.running(vm)? {
+            Some(_) => Err(Error::Refused("the VM still runs: stop it first".to_owned())),
+            None => Ok(()),
         }
     }
 
     fn look(&self, vm: VmId) -> Result<Observation, Error> {
         let dir = self.dir(vm);
-        let Some(mark) = dir.epoch().map_err(io_error("cannot read the epoch of", dir.path()))? else {
-            return Ok(Observation::Absent);
-        };
-        let run = self.run(vm)?.filter(|run| run.epoch == mark.epoch);
-        let state = match &run {
-            None => InstanceState::Prepared,
-            Some(run) => match &run.ended {
-                Some(cause) => InstanceState::Ended(cause.clone()),
-                None if run.boot_id == self.shared.boot_id => InstanceState::Running,
-                None => InstanceState::Ended(ExitCause::HostLost),
+        let unreadable = || io_error("cannot read", dir.path());
+        let Some(mark) = dir.epoch().map_err(unreadable())? else { return Ok(Observation::Absent) };
+        if dir.is_locked().map_err(unreadable())? {
+            return Ok(Observation::Unknown { reason: REAL_ONE_RUNS.to_owned() });
+        }
+        let instance = match self.running(vm)? {
+            Some(run) => Instance {
+                epoch: run.epoch,
+                released: mark.released && mark.epoch == run.epoch,
+                run: run.run,
+                boot_id: Some(run.boot_id),
+                state: InstanceState::Running,
             },
+            None => last_run::at_rest(&dir, &mark, self.shared.boot_id).map_err(unreadable())?,
         };
-        Ok(Observation::Known(Instance {
-            epoch: mark.epoch,
-            released: mark.released,
-            run: run.as_ref().map_or(0, |run| run.run),
-            boot_id: run.map(|run| run.boot_id),
-            state,
-        }))
+        Ok(Observation::Known(instance))
     }
 
     fn begin(&self, spec: &StartSpec) -> Result<(), Error> {
         config::validate(spec).map_err(Error::BuildFailed)?;
         let dir = self.dir(spec.vm);
-        let mark = dir.epoch().map_err(io_error("cannot read the epoch of", dir.path()))?;
-        let running = self.is_running(spec.vm)?;
-        let latest = self.run(spec.vm)?;
-        match (&mark, &latest) {
-            (Some(mark), _) if mark.epoch > spec.epoch || (mark.epoch == spec.epoch && mark.released) => {
-                return Err(Error::Refused(format!(
-                    "epoch {} was released or replaced on this host",
-                    spec.epoch
-                )));
-            }
-            (_, Some(run)) if running && run.epoch == spec.epoch && run.run == spec.run => return Ok(()),
-            _ if running => {
+        let unreadable = || io_error("cannot read", dir.path());
+        match self.running(spec.vm)? {
+            Some(run) if run.epoch == spec.epoch && run.run == spec.run => return Ok(()),
+            Some(_) => {
                 return Err(Error::Refused("another run of the VM goes on: stop it first".to_owned()));
             }
-            (_, Some(run)) if run.epoch == spec.epoch && run.run >= spec.run => {
-                return Err(Error::Refused(format!(
-                    "run {} was begun already; the latest is {}",
-                    spec.run, run.run
-                )));
-            }
-            _ => {}
+            None => {}
         }
-        if mark.is_none_or(|mark| mark.epoch != spec.epoch) {
+        if dir.is_locked().map_err(unreadable())? {
+            return Err(Error::Unknown(REAL_ONE_RUNS.to_owned()));
+        }
+        let may_begin = last_run::may_begin(&dir, spec.epoch, spec.run, self.shared.boot_id);
+        may_begin.map_err(unreadable())?.map_err(Error::Refused)?;
+        if dir.epoch().map_err(unreadable())?.is_none_or(|mark| mark.epoch != spec.epoch) {
             dir.set_epoch(spec.epoch, false).map_err(io_error("cannot write the epoch of", dir.path()))?;
         }
         self.print(spec.vm, format!("Holm simulated guest {}\r\n", spec.name).as_bytes())?;
-        let record =
-            RunRecord { epoch: spec.epoch, run: spec.run, boot_id: self.shared.boot_id, ended: None };
-        self.set_run(spec.vm, &record)
+        let record = SimulatedRecord {
+            version: FORMAT,
+            epoch: spec.epoch,
+            run: spec.run,
+            boot_id: self.shared.boot_id,
+            ended: None,
+        };
+        dir.set_simulated(&record).map_err(io_error("cannot write the run of", dir.path()))
     }
 
     fn finish(&self, vm: VmId, cause: ExitCause) -> Result<(), Error> {
-        let Some(mut run) = self.run(vm)? else { return Err(Error::NotHere) };
-        if run.ended.is_none() {
-            run.ended = Some(if run.boot_id == self.shared.boot_id { cause } else { ExitCause::HostLost });
-            self.set_run(vm, &run)?;
+        if let Some(mut run) = self.running(vm)? {
+            run.ended = Some(cause);
+            let dir = self.dir(vm);
+            dir.set_simulated(&run).map_err(io_error("cannot write the run of", dir.path()))?;
         }
         // Dropping the sender ends the consoles.
         self.consoles().remove(&vm);
@@ -190,7 +169,7 @@ impl Simulated {
         if self.look(vm)? == Observation::Absent {
             return Err(Error::NotHere);
         }
-        if !self.is_running(vm)? {
+        if self.running(vm)?.is_none() {
             return Err(Error::Refused(
                 "the VM does not run, so it has no console: start it, or read its log".to_owned(),
             ));

@@ -17,17 +17,20 @@ pub enum Variant {
     Flood,
     /// Prints [`BANNER`], waits for one byte of input, then resets.
     ResetOnInput,
+    /// Jumps to where there is no memory: its vCPU dies, and Cloud Hypervisor exits with code 0.
+    Crash,
 }
 
 impl Variant {
     /// Every variant, with the name the command line uses.
-    pub const ALL: [(&'static str, Variant); 6] = [
+    pub const ALL: [(&'static str, Variant); 7] = [
         ("banner", Variant::Banner),
         ("echo", Variant::Echo),
         ("poweroff", Variant::Poweroff),
         ("reset", Variant::Reset),
         ("flood", Variant::Flood),
         ("reset-on-input", Variant::ResetOnInput),
+        ("crash", Variant::Crash),
     ];
 }
 
@@ -122,6 +125,7 @@ fn code(variant: Variant) -> Vec<u8> {
             code.extend([0xb0, b'\n', 0xee, 0xeb, 0xf2]); // newline, again
             code
         }
+        Variant::Crash => vec![CLI, 0xb8, 0x00, 0x00, 0x00, 0xd0, 0xff, 0xe0], // jmp 0xd0000000
         Variant::ResetOnInput => with_banner(&[wait_input, reset, halt].concat()),
     }
 }
@@ -161,7 +165,7 @@ mod tests {
         assert_eq!("echo".parse(), Ok(Variant::Echo));
         assert_eq!(
             "ecko".parse::<Variant>().unwrap_err(),
-            "no test guest is called \"ecko\"; there are banner, echo, poweroff, reset, flood, reset-on-input"
+            "no test guest is called \"ecko\"; there are banner, echo, poweroff, reset, flood, reset-on-input, crash"
         );
     }
 }

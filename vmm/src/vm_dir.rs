@@ -12,6 +12,7 @@
 //!   lock          held by shim and VMM for as long as either lives
 //!   console.log   what the guest printed (+ console.log.1)
 //!   vmm.log       stderr of the VMM;   shim.log  of the shim
+//!   simulated.json  the latest run of the simulated driver
 //! ```
 
 use std::fs::{File, OpenOptions};
@@ -72,6 +73,17 @@ pub struct ExitRecord {
     pub cause: ExitCause,
     /// Milliseconds since 1970, for people.
     pub ended_at_ms: u64,
+}
+
+/// `simulated.json`: the latest run of the simulated driver.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SimulatedRecord {
+    pub version: u32,
+    pub epoch: Epoch,
+    pub run: u64,
+    pub boot_id: BootId,
+    /// None while it goes on.
+    pub ended: Option<ExitCause>,
 }
 
 /// The directory of one VM; it need not exist.
@@ -147,6 +159,24 @@ impl VmDir {
     /// Writes down durably how a run ended.
     pub fn set_exit(&self, record: &ExitRecord) -> io::Result<()> {
         durable::write_json(&self.file("exit.json"), record, Sync::Yes)
+    }
+
+    /// Forgets how an earlier run ended.
+    pub fn clear_exit(&self) -> io::Result<()> {
+        match std::fs::remove_file(self.file("exit.json")) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    /// The latest simulated run.
+    pub fn simulated(&self) -> io::Result<Option<SimulatedRecord>> {
+        durable::read_json(&self.file("simulated.json"))
+    }
+
+    /// Writes the latest simulated run durably.
+    pub fn set_simulated(&self, record: &SimulatedRecord) -> io::Result<()> {
+        durable::write_json(&self.file("simulated.json"), record, Sync::Yes)
     }
 
     /// Takes the lock that a shim and its VMM hold together; `None` when somebody holds it.

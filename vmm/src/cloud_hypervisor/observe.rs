@@ -6,7 +6,8 @@ use std::time::Duration;
 use holm_model::VmId;
 
 use super::CloudHypervisor;
-use crate::hypervisor::{ExitCause, Instance, InstanceState, Observation};
+use crate::hypervisor::{Instance, InstanceState, Observation};
+use crate::last_run;
 use crate::shim::client::{self, TIMEOUT};
 use crate::shim::protocol::{Op, Status};
 use crate::vm_dir::{EpochRecord, ShimRecord, VmDir};
@@ -39,12 +40,14 @@ impl CloudHypervisor {
                 return Ok(Observation::Unknown { reason: "a start is under way".to_owned() });
             }
         }
-        Ok(Observation::Known(self.at_rest(dir, mark)?))
+        Ok(Observation::Known(last_run::at_rest(dir, &mark, self.boot_id)?))
     }
 
     /// The shim's word; `None` when there is nobody to ask.
     async fn ask_shim(&self, vm: VmId, dir: &VmDir, mark: &EpochRecord) -> io::Result<Option<Observation>> {
         let Some(record) = dir.shim()? else { return Ok(None) };
+        // Whatever it says now, what it says next is news.
+        self.watches.begin(vm, &record.control_socket);
         let state = match client::call(&record.control_socket, Op::Status, TIMEOUT).await {
             Ok(status) => match running_state(&status) {
                 Ok(state) => state,
@@ -55,28 +58,7 @@ impl CloudHypervisor {
             },
             Err(_) => return Ok(None),
         };
-        self.watches.begin(vm, &record.control_socket);
         Ok(Some(Observation::Known(instance(mark, &record, state))))
-    }
-
-    /// Nobody runs it: how the latest run ended.
-    fn at_rest(&self, dir: &VmDir, mark: EpochRecord) -> io::Result<Instance> {
-        let Some(record) = dir.shim()?.filter(|record| record.epoch == mark.epoch) else {
-            let state = InstanceState::Prepared;
-            return Ok(Instance { epoch: mark.epoch, released: mark.released, run: 0, boot_id: None, state });
-        };
-        let exit = dir.exit()?.filter(|exit| exit.epoch == record.epoch && exit.run == record.run);
-        let cause = match exit {
-            Some(exit) => exit.cause,
-            None if record.boot_id != self.boot_id => ExitCause::HostLost,
-            None => ExitCause::Failed {
-                reason: format!(
-                    "the shim (process {}) was killed, and Cloud Hypervisor died with it",
-                    record.shim.pid
-                ),
-            },
-        };
-        Ok(instance(&mark, &record, InstanceState::Ended(cause)))
     }
 }
 

@@ -14,10 +14,11 @@ use crate::disk;
 use crate::durable::{self, Sync};
 use crate::hypervisor::{Boot, DiskFormat, Error, ExitCause, StartSpec};
 use crate::image_check;
+use crate::last_run;
 use crate::shim::client::Connection;
 use crate::shim::protocol::Op;
 use crate::shim::setup::Args;
-use crate::vm_dir::{FORMAT, VmDir};
+use crate::vm_dir::{FORMAT, ShimRecord, VmDir};
 use crate::vm_files::{self, io_error};
 use crate::vm_state::Phase;
 
@@ -51,25 +52,17 @@ impl CloudHypervisor {
     /// Whether this very run goes on already, so that only its start is to be awaited.
     fn refuse_or_join(&self, dir: &VmDir, spec: &StartSpec) -> Result<bool, Error> {
         let unreadable = || io_error("cannot read", dir.path());
-        let Some(mark) = dir.epoch().map_err(unreadable())? else { return Ok(false) };
-        if mark.epoch > spec.epoch || (mark.epoch == spec.epoch && mark.released) {
-            let how = if mark.epoch == spec.epoch { "was released" } else { "was replaced" };
-            return Err(Error::Refused(format!("epoch {} {how} on this host", spec.epoch)));
-        }
-        let begun = dir.shim().map_err(unreadable())?;
-        let this_run = begun.as_ref().is_some_and(|begun| begun.epoch == spec.epoch && begun.run == spec.run);
         if dir.is_locked().map_err(unreadable())? {
-            return match this_run {
+            let begun = dir.shim().map_err(unreadable())?;
+            let this_run = |begun: &ShimRecord| begun.epoch == spec.epoch && begun.run == spec.run;
+            return match begun.as_ref().is_some_and(this_run) {
                 true => Ok(true),
                 false => Err(Error::Refused("another run of the VM goes on: stop it first".to_owned())),
             };
         }
-        match begun {
-            Some(begun) if begun.epoch == spec.epoch && begun.run >= spec.run => Err(Error::Refused(
-                format!("run {} was begun already; the latest is {}", spec.run, begun.run),
-            )),
-            _ => Ok(false),
-        }
+        let may_begin = last_run::may_begin(dir, spec.epoch, spec.run, self.boot_id);
+        may_begin.map_err(unreadable())?.map_err(Error::Refused)?;
+        Ok(false)
     }
 
     /// Makes the directory what the epoch boots from. What is there already stays: disks are made once.

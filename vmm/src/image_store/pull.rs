@@ -45,7 +45,10 @@ impl ImageStore {
                 let chunk = match stream.next().await {
                     Some(chunk) => chunk.map_err(|e| broken(at, e.to_string()))?,
                     None => {
-                        return Err(broken(at, format!("the sender stopped {} bytes early", size_bytes - at)));
+                        return Err(broken(
+                            at,
+                            format!("the sender stopped {} bytes early", size_bytes - at),
+                        ));
                     }
                 };
                 if at + chunk.len() as u64 > size_bytes {

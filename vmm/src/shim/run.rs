@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use nix::sys::signalfd::SignalFd;
 
 use super::console::{Console, FarEnd, set_nonblocking};
-use super::control::{Control, Demand};
+use super::control::{Control, Demand, PROBE_PATIENCE};
 use super::poll::{PollSet, Token};
 use super::protocol::{Status, Unanswered, VERSION};
 use super::reset_counter::ResetCounter;
@@ -81,6 +81,8 @@ impl Run {
             console_socket: prepared.run_dir.join(CONSOLE_SOCKET),
             cgroup: setup::enter_own_cgroup(&vm),
         };
+        // A run that was lost with its host may begin again under the same number.
+        dir.clear_exit().map_err(|e| format!("exit.json cannot be removed: {e}"))?;
         // From here on the run counts as begun.
         dir.set_shim(&record, Sync::Yes).map_err(|e| format!("shim.json cannot be written: {e}"))?;
 
@@ -245,11 +247,12 @@ impl Run {
         }
     }
 
-    /// Asks the VMM how it is, where its answer means something and the last one is old.
+    /// Asks the VMM how it is, where its answer means something and is neither fresh nor long overdue.
     fn probe(&mut self, now: Instant) {
         let fresh = self.last_word.is_some_and(|at| now.saturating_duration_since(at) < FRESH);
+        let overdue = self.api.unanswered(now).is_some_and(|(_, waited)| waited >= PROBE_PATIENCE);
         let asks = matches!(self.phase, Phase::Running | Phase::Paused | Phase::Stopping(_));
-        if fresh || !asks {
+        if fresh || overdue || !asks {
             let status = self.status(now);
             self.control.answer_probes(&status, now, true);
         } else {

@@ -56,9 +56,18 @@ fn read_tail(file: &File, bytes: u64) -> Vec<u8> {
     tail
 }
 
+/// The last lines that are no warning and no backtrace, without the prefix of the logger.
 fn quote(text: &str) -> String {
-    let harmless = |line: &str| ["> WARN:", "> INFO:", "> DEBUG:"].iter().any(|level| line.contains(level));
-    let lines: Vec<_> = text.lines().map(str::trim).filter(|l| !l.is_empty() && !harmless(l)).collect();
+    let mut lines = Vec::new();
+    let mut in_backtrace = false;
+    for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let logged = line.starts_with("cloud-hypervisor:");
+        in_backtrace = line.starts_with("Stack backtrace") || (in_backtrace && !logged);
+        let harmless = ["> WARN:", "> INFO:", "> DEBUG:"].iter().any(|level| line.contains(level));
+        if !in_backtrace && !harmless {
+            lines.push(line.split_once(" -- ").filter(|_| logged).map_or(line, |(_, message)| message));
+        }
+    }
     let quoted = lines[lines.len().saturating_sub(QUOTED_LINES)..].join(" | ");
     let from = quoted.len().saturating_sub(QUOTED_BYTES);
     let from = (from..quoted.len()).find(|at| quoted.is_char_boundary(*at)).unwrap_or(0);

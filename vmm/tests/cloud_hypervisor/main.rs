@@ -1,5 +1,7 @@
 //! The driver against the real Cloud Hypervisor, and against programs that stand in for a broken one.
 //! Where it or `/dev/kvm` is missing, each test says so in a line and passes.
 
+mod console;
 mod lifecycle;
+mod misbehaviour;
 mod rig;
