@@ -15,6 +15,7 @@ use crate::identity::Identity;
 use crate::peers::Peers;
 use crate::rounds::Rounds;
 use crate::server::Incoming;
+use crate::snapshot;
 use crate::store::LogStore;
 use crate::types::{Metrics, Raft, node_id};
 
@@ -27,6 +28,7 @@ pub(crate) struct Core {
     pub(crate) peers: Arc<Peers>,
     pub(crate) published: watch::Receiver<Arc<Published>>,
     pub(crate) status: watch::Sender<RaftStatus>,
+    pub(crate) snapshot_file: snapshot::File,
     pub(crate) snapshot_problem: Arc<Guarded<Option<String>>>,
     pub(crate) rounds: Rounds,
     pub(crate) incoming: Guarded<Option<Incoming>>,

@@ -247,6 +247,9 @@ impl Handle {
         }
         let mut tasks = std::mem::take(&mut *self.tasks.lock());
         tasks.shutdown().await;
+        let snapshot_file = self.core.snapshot_file.clone();
+        // Waits for one that is being written.
+        let _ = tokio::task::spawn_blocking(move || snapshot_file.close()).await;
         self.core.store.close().await;
     }
 }

@@ -9,6 +9,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use holm_model::State;
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::durable;
+use crate::guarded::Guarded;
 use crate::identity::REJOIN;
 use crate::types::{LogId, Membership};
 
@@ -96,10 +98,18 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<(Header, State), Error> {
     Ok((header, holm_model::snapshot::decode(state)?))
 }
 
-/// The snapshot in force.
+/// The snapshot in force. Clones share it.
 #[derive(Clone, Debug)]
 pub struct File {
     path: PathBuf,
+    in_force: Arc<Guarded<InForce>>,
+}
+
+/// Held while writing: a snapshot that was begun earlier, and one received meanwhile, may end in any order.
+#[derive(Debug, Default)]
+struct InForce {
+    last_log_id: Option<LogId>,
+    closed: bool,
 }
 
 impl File {
@@ -114,10 +124,10 @@ impl File {
             fs::create_dir_all(&dir).map_err(io)?;
             durable::sync_parent(&dir).map_err(io)?;
         }
-        Ok(Self { path: dir.join(FILE) })
+        Ok(Self { path: dir.join(FILE), in_force: Arc::default() })
     }
 
-    /// None before the first.
+    /// The snapshot as it is; None before the first.
     pub(crate) fn read(&self) -> Result<Option<Bytes>, Error> {
         match fs::read(&self.path) {
             Ok(bytes) => Ok(Some(bytes.into())),
@@ -126,9 +136,32 @@ impl File {
         }
     }
 
-    /// On failure the one before stays in force.
-    pub(crate) fn replace(&self, bytes: &[u8]) -> Result<(), Error> {
-        durable::replace(&self.path, bytes).map_err(|error| Error::Io(self.path.clone(), error))
+    /// The snapshot, verified; None before the first.
+    pub(crate) fn load(&self) -> Result<Option<(Header, State)>, Error> {
+        let Some(bytes) = self.read()? else { return Ok(None) };
+        let (header, state) = decode(&bytes).map_err(|error| self.damaged(error))?;
+        self.in_force.lock().last_log_id = header.last_log_id;
+        Ok(Some((header, state)))
+    }
+
+    /// Puts a snapshot in force, unless one that reaches further is. On failure the one before stays.
+    pub(crate) fn replace(&self, last_log_id: Option<LogId>, bytes: &[u8]) -> Result<(), Error> {
+        let mut in_force = self.in_force.lock();
+        let io = |error| Error::Io(self.path.clone(), error);
+        if in_force.closed {
+            return Err(io(io::Error::new(io::ErrorKind::BrokenPipe, "the node has stopped")));
+        }
+        if in_force.last_log_id > last_log_id {
+            return Ok(());
+        }
+        durable::replace(&self.path, bytes).map_err(io)?;
+        in_force.last_log_id = last_log_id;
+        Ok(())
+    }
+
+    /// Nothing is written from now on.
+    pub(crate) fn close(&self) {
+        self.in_force.lock().closed = true;
     }
 
     pub(crate) fn damaged(&self, source: Error) -> Error {
@@ -173,10 +206,29 @@ mod tests {
     fn a_failed_replacement_keeps_the_file_in_force() {
         let dir = tempfile::tempdir().unwrap();
         let file = File::open(dir.path()).unwrap();
-        file.replace(b"old").unwrap();
+        file.replace(None, b"old").unwrap();
         // A directory in the way of the temporary file: nothing can be written.
         fs::create_dir(file.path.with_extension("tmp")).unwrap();
-        assert!(file.replace(b"new").is_err());
+        assert!(file.replace(None, b"new").is_err());
         assert_eq!(file.read().unwrap().unwrap(), &b"old"[..]);
+    }
+
+    #[test]
+    fn an_older_snapshot_never_replaces_a_newer_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = File::open(dir.path()).unwrap();
+        let log_id = |index| Some(openraft::testing::log_id::<crate::types::TypeConfig>(1, 1, index));
+        file.replace(log_id(9), b"newer").unwrap();
+        file.clone().replace(log_id(5), b"older").unwrap();
+        assert_eq!(file.read().unwrap().unwrap(), &b"newer"[..]);
+    }
+
+    #[test]
+    fn a_stopped_node_writes_no_snapshot() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = File::open(dir.path()).unwrap();
+        file.clone().close();
+        assert!(file.replace(None, b"late").is_err());
+        assert!(file.read().unwrap().is_none());
     }
 }

@@ -86,7 +86,7 @@ pub enum StartError {
 pub async fn start(config: Config) -> Result<Handle, StartError> {
     let raft_config = Arc::new(raft_config(&config.timing)?);
     let stopping = Arc::new(AtomicBool::new(false));
-    let (identity, store, state_machine) = open(config.data_dir.clone(), Arc::clone(&stopping)).await?;
+    let (identity, store, snapshot_file, state_machine) = open(config.data_dir.clone(), Arc::clone(&stopping)).await?;
     let listener =
         TcpListener::bind(config.listen).await.map_err(|source| StartError::Listen(config.listen, source))?;
     let peer_addr = listener.local_addr().map_err(|source| StartError::Listen(config.listen, source))?;
@@ -113,6 +113,7 @@ pub async fn start(config: Config) -> Result<Handle, StartError> {
         peers,
         published,
         status: watch::Sender::new(RaftStatus::default()),
+        snapshot_file,
         snapshot_problem,
         rounds,
         incoming: Guarded::default(),
@@ -133,13 +134,13 @@ pub async fn start(config: Config) -> Result<Handle, StartError> {
 async fn open(
     data_dir: PathBuf,
     stopping: Arc<AtomicBool>,
-) -> Result<(Identity, LogStore, StateMachine), StartError> {
+) -> Result<(Identity, LogStore, snapshot::File, StateMachine), StartError> {
     let opened = tokio::task::spawn_blocking(move || -> Result<_, StartError> {
         let identity = Identity::load(&data_dir)?;
         let store = store::open(&data_dir, &identity)?;
         let file = snapshot::File::open(&data_dir)?;
-        let state_machine = StateMachine::open(file, store.purged(), stopping)?;
-        Ok((identity, store, state_machine))
+        let state_machine = StateMachine::open(file.clone(), store.purged(), stopping)?;
+        Ok((identity, store, file, state_machine))
     });
     opened.await.map_err(|error| StartError::Raft(error.to_string()))?
 }

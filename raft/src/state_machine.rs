@@ -63,12 +63,9 @@ impl StateMachine {
         purged: Option<LogId>,
         stopping: Arc<AtomicBool>,
     ) -> Result<Self, snapshot::Error> {
-        let (last, membership, state) = match file.read()? {
+        let (last, membership, state) = match file.load()? {
             None => (None, StoredMembership::default(), State::default()),
-            Some(bytes) => {
-                let (header, state) = snapshot::decode(&bytes).map_err(|error| file.damaged(error))?;
-                (header.last_log_id, header.membership, state)
-            }
+            Some((header, state)) => (header.last_log_id, header.membership, state),
         };
         if purged > last {
             let index = |log_id: Option<LogId>| log_id.map_or(0, |log_id| log_id.index);
@@ -171,7 +168,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
         let file = self.builder.file.clone();
         let (header, state) = blocking(move || {
             let decoded = snapshot::decode(&snapshot).map_err(io::Error::other)?;
-            file.replace(&snapshot).map_err(io::Error::other)?;
+            file.replace(decoded.0.last_log_id, &snapshot).map_err(io::Error::other)?;
             Ok(decoded)
         })
         .await?;
@@ -205,7 +202,7 @@ impl RaftSnapshotBuilder<TypeConfig> for Builder {
             let attempt = blocking(move || {
                 let (last, membership, state) = &*source;
                 let bytes = snapshot::encode(*last, membership, state);
-                file.replace(&bytes).map_err(io::Error::other)?;
+                file.replace(*last, &bytes).map_err(io::Error::other)?;
                 Ok(with_meta(*last, membership.clone(), bytes))
             });
             match attempt.await {

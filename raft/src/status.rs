@@ -40,13 +40,17 @@ pub(crate) async fn publish(core: Arc<Core>) {
 fn status(core: &Core) -> RaftStatus {
     let metrics = core.metrics();
     let membership = metrics.membership_config.membership();
+    // While the membership changes, who counts in both.
+    let voters = membership.voter_ids().filter(|id| {
+        membership.get_joint_config().iter().all(|config| config.contains(id))
+    });
     let index = |log_id: Option<crate::types::LogId>| log_id.map_or(0, |log_id| log_id.index);
     let others = |id: &u64| *id != metrics.id;
     RaftStatus {
         term: metrics.current_term,
         leader: metrics.current_leader.map(node_id),
         leading: metrics.state.is_leader() && core.has_begun(metrics.current_term),
-        voters: membership.voter_ids().map(node_id).collect(),
+        voters: voters.map(node_id).collect(),
         learners: membership.learner_ids().map(node_id).collect(),
         last_log_index: metrics.last_log_index.unwrap_or(0),
         applied_index: core.published.borrow().log_index,

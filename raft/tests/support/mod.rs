@@ -80,6 +80,8 @@ impl Cluster {
     }
 
     async fn first(place: Place) -> Self {
+        let filter = tracing_subscriber::EnvFilter::from_default_env();
+        let _ = tracing_subscriber::fmt().with_env_filter(filter).with_test_writer().try_init();
         let addr = place.addr.to_string();
         if !place.data_dir().join("node.json").exists() {
             init_cluster(place.data_dir(), "test", "node-1", &addr, "127.0.0.1:1").unwrap();
