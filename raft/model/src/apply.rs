@@ -4,13 +4,17 @@
 //! changed nothing but the revision. Broken invariants are corruption and panic; the shell ends the
 //! process.
 
+mod aggregate;
 mod cluster;
 mod flavor;
+mod group;
 mod image;
 mod node;
 mod placement;
+mod policy;
 mod release;
 mod report;
+mod scheduling;
 mod vm;
 
 use crate::command::{Actor, Command, Entry, IdempotencyKey};
@@ -97,6 +101,16 @@ impl Cx<'_> {
             Command::DeleteVm(c) => self.delete_vm(c),
             Command::ReportVms(c) => self.report_vms(c),
             Command::Released(c) => self.released(c),
+            Command::UpdateNode(c) => self.update_node(c),
+            Command::CreateAggregate(c) => self.create_aggregate(c),
+            Command::UpdateAggregate(c) => self.update_aggregate(c),
+            Command::DeleteAggregate(c) => self.delete_aggregate(c),
+            Command::CreateGroup(c) => self.create_group(c),
+            Command::UpdateGroup(c) => self.update_group(c),
+            Command::DeleteGroup(c) => self.delete_group(c),
+            Command::SetSchedulerPolicy(c) => self.set_scheduler_policy(c),
+            Command::SetQuota(c) => self.set_quota(c),
+            Command::CreateVms(c) => self.create_vms(c),
         }
     }
 

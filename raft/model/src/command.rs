@@ -1,16 +1,21 @@
 //! What a log entry says. Commands are named and append-only: a name, once released, keeps its
 //! meaning for ever, and fields are only added, with defaults. See README.md, "Add a command".
 
+mod aggregate;
+mod group;
 mod image;
 mod node;
 mod vm;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::aggregate::{CreateAggregate, DeleteAggregate, UpdateAggregate};
+pub use self::group::{CreateGroup, DeleteGroup, UpdateGroup};
 pub use self::image::{CreateImage, ReportImage};
-pub use self::node::{AddNode, RemoveNode, ReportNode, SetNodeEnabled, SetNodeUp};
+pub use self::node::{AddNode, RemoveNode, ReportNode, SetNodeEnabled, SetNodeUp, UpdateNode};
 pub use self::vm::{
-    CreateVm, DeleteVm, NoHost, PlaceVms, Placement, ReleaseCause, Released, ReportVms, SetVmPower, VmReport,
+    Choice, CreateVm, CreateVms, DeleteVm, NoHost, PlaceVms, Placement, ReleaseCause, Released, ReportVms,
+    SetVmPower, VmReport,
 };
 use crate::flavor::Size;
 use crate::id::{ClusterId, FlavorId, ImageId, Incarnation, NodeId, Revision, Timestamp};
@@ -78,6 +83,16 @@ pub enum Command {
     DeleteVm(DeleteVm),
     ReportVms(ReportVms),
     Released(Released),
+    UpdateNode(UpdateNode),
+    CreateAggregate(CreateAggregate),
+    UpdateAggregate(UpdateAggregate),
+    DeleteAggregate(DeleteAggregate),
+    CreateGroup(CreateGroup),
+    UpdateGroup(UpdateGroup),
+    DeleteGroup(DeleteGroup),
+    SetSchedulerPolicy(SetSchedulerPolicy),
+    SetQuota(SetQuota),
+    CreateVms(CreateVms),
 }
 
 impl Command {
@@ -103,6 +118,16 @@ impl Command {
             Self::DeleteVm(_) => "DeleteVm",
             Self::ReportVms(_) => "ReportVms",
             Self::Released(_) => "Released",
+            Self::UpdateNode(_) => "UpdateNode",
+            Self::CreateAggregate(_) => "CreateAggregate",
+            Self::UpdateAggregate(_) => "UpdateAggregate",
+            Self::DeleteAggregate(_) => "DeleteAggregate",
+            Self::CreateGroup(_) => "CreateGroup",
+            Self::UpdateGroup(_) => "UpdateGroup",
+            Self::DeleteGroup(_) => "DeleteGroup",
+            Self::SetSchedulerPolicy(_) => "SetSchedulerPolicy",
+            Self::SetQuota(_) => "SetQuota",
+            Self::CreateVms(_) => "CreateVms",
         }
     }
 }
@@ -148,4 +173,20 @@ pub struct DeleteImage {
     pub id: ImageId,
     #[serde(default)]
     pub expected: Option<Revision>,
+}
+
+/// Replaces the scheduler's policy; none goes back to the default.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetSchedulerPolicy {
+    /// Its `revision` is not read: apply sets it.
+    pub policy: Option<crate::policy::SchedulerPolicy>,
+    #[serde(default)]
+    pub expected: Option<Revision>,
+}
+
+/// Changes limits of a project; none lifts the limit of that class.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetQuota {
+    pub project: String,
+    pub limits: std::collections::BTreeMap<crate::resources::ResourceClass, Option<u64>>,
 }

@@ -1,17 +1,36 @@
 //! The hard rules of placement, in one place: the scheduler's filters and apply ask the same functions,
 //! so they can never disagree for ever.
 
+use crate::group::{GroupPolicy, ServerGroup};
+use crate::id::NodeId;
 use crate::node::Node;
-use crate::resources::{ResourceClass, Resources};
+use crate::resources::{Inventory, ResourceClass, Resources};
+use crate::state::State;
 use crate::vm::{VMM_OVERHEAD_MIB, Vm, VmSpec};
 
-/// What a VM of this spec claims of its node.
-pub fn claim_of(spec: &VmSpec) -> Resources {
-    Resources::from_iter([
+/// Prefix of an extra spec that asks for an amount of a class, as in Nova: `resources:CUSTOM_GPU=1`.
+pub const RESOURCES: &str = "resources:";
+
+/// What the spec asks for: the flavor's sizes, changed by its `resources:` extra specs.
+pub fn requested(spec: &VmSpec) -> Resources {
+    let mut requested = std::collections::BTreeMap::from([
         (ResourceClass::Vcpu, u64::from(spec.size.vcpus)),
-        (ResourceClass::MemoryMb, spec.size.memory_mib.saturating_add(VMM_OVERHEAD_MIB)),
+        (ResourceClass::MemoryMb, spec.size.memory_mib),
         (ResourceClass::DiskGb, spec.size.disk_gib),
-    ])
+    ]);
+    for (key, value) in &spec.extra_specs {
+        if let (Some(class), Ok(amount)) = (key.strip_prefix(RESOURCES), value.parse()) {
+            requested.insert(ResourceClass::from(class.to_owned()), amount);
+        }
+    }
+    requested.into_iter().collect()
+}
+
+/// What a VM of this spec claims of its node: what it asks for, and the VMM's own memory.
+pub fn claim_of(spec: &VmSpec) -> Resources {
+    let mut claim = requested(spec);
+    claim.add(&Resources::from_iter([(ResourceClass::MemoryMb, VMM_OVERHEAD_MIB)]));
+    claim
 }
 
 /// A refusal by one rule, in words with the numbers that led to it.
@@ -34,11 +53,17 @@ pub fn compute_status(node: &Node) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// `Capacity`: claims plus this one stay within `(total - reserved) × ratio`, for every class.
+/// `Capacity`: claims plus this one stay within `(total - reserved) × ratio`, for every class, and the
+/// amount is one the inventory takes.
 pub fn capacity(node: &Node, claimed: &Resources, wanted: &Resources) -> Result<(), Refusal> {
     match shortage(node, claimed, wanted) {
         None => Ok(()),
-        Some(Shortage { class, amount, free, capacity }) => {
+        Some(Shortage::Absent { class }) => Err(format!("{class}: the node has none")),
+        Some(Shortage::Unit { class, amount, inventory }) => Err(format!(
+            "{class}: {amount} wanted, a claim must be {} to {} in steps of {}",
+            inventory.min_unit, inventory.max_unit, inventory.step_size
+        )),
+        Some(Shortage::Full { class, amount, free, capacity }) => {
             Err(format!("{class}: {amount} wanted, {free} free of {capacity}"))
         }
     }
@@ -49,29 +74,23 @@ pub fn has_capacity(node: &Node, claimed: &Resources, wanted: &Resources) -> boo
     shortage(node, claimed, wanted).is_none()
 }
 
-struct Shortage<'a> {
-    class: &'a ResourceClass,
-    amount: u64,
-    free: u64,
-    capacity: u64,
+enum Shortage<'a> {
+    Absent { class: &'a ResourceClass },
+    Unit { class: &'a ResourceClass, amount: u64, inventory: &'a Inventory },
+    Full { class: &'a ResourceClass, amount: u64, free: u64, capacity: u64 },
 }
 
 /// The first class of which there is not enough.
-fn shortage<'a>(node: &Node, claimed: &Resources, wanted: &'a Resources) -> Option<Shortage<'a>> {
-    wanted.0.iter().find_map(|(class, amount)| {
-        let capacity = node
-            .report
-            .as_ref()
-            .and_then(|report| report.inventory.get(class))
-            .map_or(0, |inventory| inventory.capacity());
-        let used = claimed.get(class);
+fn shortage<'a>(node: &'a Node, claimed: &Resources, wanted: &'a Resources) -> Option<Shortage<'a>> {
+    wanted.0.iter().filter(|(_, amount)| **amount > 0).find_map(|(class, amount)| {
+        let amount = *amount;
+        let Some(inventory) = node.inventory.get(class) else { return Some(Shortage::Absent { class }) };
+        if !inventory.takes(amount) {
+            return Some(Shortage::Unit { class, amount, inventory });
+        }
+        let (capacity, used) = (inventory.capacity(), claimed.get(class));
         let free = capacity.saturating_sub(used);
-        (used.saturating_add(*amount) > capacity).then_some(Shortage {
-            class,
-            amount: *amount,
-            free,
-            capacity,
-        })
+        (used.saturating_add(amount) > capacity).then_some(Shortage::Full { class, amount, free, capacity })
     })
 }
 
@@ -91,10 +110,53 @@ pub fn not_excluded(node: &Node, vm: &Vm) -> Result<(), Refusal> {
     }
 }
 
+/// Where the members of a group are, as far as one host is concerned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Members {
+    /// Other members with a claim on this host.
+    pub here: u32,
+    /// Other members with a claim on any host.
+    pub placed: u32,
+}
+
+/// `ServerGroup`: affinity and anti-affinity with the members that have a host. Soft policies never
+/// refuse.
+pub fn server_group(group: &ServerGroup, members: Members) -> Result<(), Refusal> {
+    match group.policy {
+        GroupPolicy::Affinity if members.placed > 0 && members.here == 0 => {
+            Err(format!("affinity: group `{}` is on another node", group.name))
+        }
+        GroupPolicy::AntiAffinity => {
+            let max = group.max_server_per_host.unwrap_or(1);
+            if members.here < max {
+                return Ok(());
+            }
+            Err(format!("anti-affinity: {} of group `{}` here, {max} allowed", members.here, group.name))
+        }
+        GroupPolicy::Affinity | GroupPolicy::SoftAffinity | GroupPolicy::SoftAntiAffinity => Ok(()),
+    }
+}
+
+/// The group of `vm` and where its other members are, seen from `node`.
+pub fn group_members<'a>(state: &'a State, node: NodeId, vm: &Vm) -> Option<(&'a ServerGroup, Members)> {
+    let group = state.groups.get(&vm.spec.scheduling.group?)?;
+    let mut members = Members::default();
+    for id in state.group_members.get(&group.id).into_iter().flatten().filter(|id| **id != vm.id) {
+        if let Some(claim) = state.vms.get(id).and_then(|member| member.claim.as_ref()) {
+            members.placed += 1;
+            members.here += u32::from(claim.node == node);
+        }
+    }
+    Some((group, members))
+}
+
 /// All hard rules in order; the refusing rule's name comes with the refusal.
-pub fn feasible(node: &Node, vm: &Vm, claimed: &Resources) -> Result<(), (&'static str, Refusal)> {
+pub fn feasible(state: &State, node: &Node, vm: &Vm) -> Result<(), (&'static str, Refusal)> {
     compute_status(node).map_err(|refusal| ("ComputeStatus", refusal))?;
     requested_node(node, vm).map_err(|refusal| ("RequestedNode", refusal))?;
     not_excluded(node, vm).map_err(|refusal| ("Excluded", refusal))?;
-    capacity(node, claimed, &claim_of(&vm.spec)).map_err(|refusal| ("Capacity", refusal))
+    if let Some((group, members)) = group_members(state, node.id, vm) {
+        server_group(group, members).map_err(|refusal| ("ServerGroup", refusal))?;
+    }
+    capacity(node, &node.allocated, &claim_of(&vm.spec)).map_err(|refusal| ("Capacity", refusal))
 }

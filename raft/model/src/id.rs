@@ -74,6 +74,14 @@ uuid_id!(
     ImageId
 );
 uuid_id!(
+    /// A host aggregate.
+    AggregateId
+);
+uuid_id!(
+    /// A server group.
+    GroupId
+);
+uuid_id!(
     /// One run of one daemon process; a leader that restarted is another incarnation of the same term.
     Incarnation
 );

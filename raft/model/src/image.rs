@@ -1,6 +1,8 @@
 //! An image: what a VM boots from. The record is replicated; the bytes lie in the nodes' image stores
 //! under their SHA-256, and `holders` says which nodes have them whole and verified.
 
+use std::collections::BTreeMap;
+
 use imbl::OrdSet;
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +19,9 @@ pub struct Image {
     pub size_bytes: u64,
     /// Lower-case hex, 64 characters.
     pub sha256: String,
+    /// What the image needs of a host (`hw_architecture`, `trait:…`, or an operator's own keys).
+    #[serde(default)]
+    pub properties: BTreeMap<String, String>,
     /// Nodes that hold the bytes, verified.
     pub holders: OrdSet<NodeId>,
     pub created_at: Timestamp,

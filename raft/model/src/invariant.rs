@@ -41,8 +41,48 @@ pub fn check(state: &State) -> Result<(), String> {
     if let Some(node) = claimed.keys().next() {
         return Err(format!("a claim is on node {node}, which does not exist"));
     }
+    check_derived(state)?;
     if state.waiting.iter().any(|id| !state.vms.contains_key(id)) {
         return Err("a VM that does not exist is waiting".to_owned());
+    }
+    Ok(())
+}
+
+/// Indexes and sums that apply keeps beside the records.
+fn check_derived(state: &State) -> Result<(), String> {
+    let mut usage: BTreeMap<&String, Resources> = BTreeMap::new();
+    let mut members: BTreeMap<_, BTreeSet<VmId>> = BTreeMap::new();
+    for vm in state.vms.values() {
+        usage.entry(&vm.project).or_default().add(&crate::quota::usage_of(&vm.spec));
+        if let Some(group) = vm.spec.scheduling.group {
+            if !state.groups.contains_key(&group) {
+                return Err(format!("VM {}: its group does not exist", vm.name));
+            }
+            members.entry(group).or_default().insert(vm.id);
+        }
+    }
+    if !state.usage.iter().eq(usage.iter().map(|(project, usage)| (*project, usage))) {
+        return Err(format!("usage {:?}, the VMs make {usage:?}", state.usage));
+    }
+    let listed = state.group_members.iter().map(|(id, vms)| (*id, vms.iter().copied().collect()));
+    if !listed.eq(members.into_iter()) {
+        return Err("the members of a group differ from the VMs that name it".to_owned());
+    }
+    for aggregate in state.aggregates.values() {
+        if aggregate.nodes.iter().any(|node| !state.nodes.contains_key(node)) {
+            return Err(format!("aggregate {} has a node that does not exist", aggregate.name));
+        }
+    }
+    for node in state.nodes.keys() {
+        let zones: BTreeSet<_> = state
+            .aggregates
+            .values()
+            .filter(|aggregate| aggregate.nodes.contains(node))
+            .filter_map(|aggregate| aggregate.zone())
+            .collect();
+        if zones.len() > 1 {
+            return Err(format!("node {node} is in the zones {zones:?}"));
+        }
     }
     Ok(())
 }

@@ -2,18 +2,23 @@
 //! the pure function [`apply`](fn@apply) that performs them. No clock, no randomness, no IO: two replicas that
 //! apply the same entries hold the same bytes.
 
+pub mod aggregate;
 pub mod apply;
 pub mod command;
 pub mod event;
 pub mod feasible;
 pub mod flavor;
+pub mod group;
 pub mod id;
 pub mod image;
 pub mod invariant;
 pub mod limits;
 pub mod node;
+pub mod policy;
+pub mod quota;
 pub mod reply;
 pub mod resources;
+pub mod scheduling;
 pub mod snapshot;
 pub mod state;
 pub mod version;
@@ -24,7 +29,10 @@ pub mod window;
 pub use apply::{Applied, apply};
 pub use command::{Actor, Command, Entry, IdempotencyKey, Proposal};
 pub use event::Event;
-pub use id::{BootId, ClusterId, Epoch, FlavorId, ImageId, Incarnation, NodeId, Revision, Timestamp, VmId};
+pub use id::{
+    AggregateId, BootId, ClusterId, Epoch, FlavorId, GroupId, ImageId, Incarnation, NodeId, Revision,
+    Timestamp, VmId,
+};
 pub use reply::{Kind, Outcome, Reason, Reply};
 pub use resources::{Inventory, ResourceClass, Resources};
 pub use state::State;

@@ -100,3 +100,66 @@ pub fn clip(message: &str) -> String {
     }
     message[..end].to_owned()
 }
+
+/// Most keys in any map or list a user sends: labels, metadata, properties, selectors.
+pub const KEYS_MAX: usize = 64;
+/// Longest key or value of those.
+pub const KEY_BYTES_MAX: usize = 255;
+/// Most VMs in one batch.
+pub const BATCH_MAX: usize = 1_000;
+/// Greatest priority, either sign.
+pub const PRIORITY_MAX: i32 = 1_000_000;
+
+/// A key of labels, metadata, properties or extra specs: 1 to 255 of letters, digits and `-_./:`.
+///
+/// # Errors
+/// [`Reason::Invalid`] naming `field`.
+pub fn key(field: &str, key: &str) -> Result<(), Reason> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/' | ':');
+    if key.is_empty() || key.len() > KEY_BYTES_MAX || !key.chars().all(allowed) {
+        let message = format!("has the key {key:?}; use 1 to {KEY_BYTES_MAX} letters, digits and `-_./:`");
+        return Err(invalid(field, message));
+    }
+    Ok(())
+}
+
+/// A map of such keys to bounded text.
+///
+/// # Errors
+/// [`Reason::Invalid`] naming `field`.
+pub fn map(field: &str, map: &std::collections::BTreeMap<String, String>) -> Result<(), Reason> {
+    count(field, map.len())?;
+    for (name, value) in map {
+        key(field, name)?;
+        text(field, value, KEY_BYTES_MAX)?;
+    }
+    Ok(())
+}
+
+/// At most [`KEYS_MAX`].
+///
+/// # Errors
+/// [`Reason::Invalid`] naming `field`.
+pub fn count(field: &str, count: usize) -> Result<(), Reason> {
+    if count > KEYS_MAX {
+        return Err(invalid(field, format!("has {count} entries, at most {KEYS_MAX} are allowed")));
+    }
+    Ok(())
+}
+
+/// A class an operator may name: one of Placement's standard classes here, or `CUSTOM_…` of capitals,
+/// digits and `_`.
+///
+/// # Errors
+/// [`Reason::Invalid`] naming `field`.
+pub fn resource_class(field: &str, class: &crate::resources::ResourceClass) -> Result<(), Reason> {
+    let crate::resources::ResourceClass::Custom(name) = class else { return Ok(()) };
+    let allowed = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+    let custom =
+        name.strip_prefix("CUSTOM_").is_some_and(|rest| !rest.is_empty() && rest.chars().all(allowed));
+    if !custom || name.len() > KEY_BYTES_MAX {
+        let message = format!("{name:?} is no resource class: use VCPU, MEMORY_MB, DISK_GB or CUSTOM_…");
+        return Err(invalid(field, message));
+    }
+    Ok(())
+}

@@ -1,12 +1,13 @@
 //! A node: a host that runs the daemon. The record holds what the cluster decided about it (address,
 //! enabled, up) and what it last reported of itself (inventory, hypervisor, conditions).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 use crate::id::{BootId, NodeId, Revision, Timestamp};
-use crate::resources::{Inventory, ResourceClass, Resources};
+use crate::resources::{Inventory, InventoryOverride, ResourceClass, Resources};
+use crate::scheduling::Taint;
 
 /// One member of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,6 +35,22 @@ pub struct Node {
     pub past_boots: Vec<BootId>,
     /// Sum over the claims on this node, kept beside them by apply.
     pub allocated: Resources,
+    /// What it offers: its report, under its aggregates' overrides, under its own. Kept by apply.
+    #[serde(default)]
+    pub inventory: BTreeMap<ResourceClass, Inventory>,
+    /// What the operator says it offers, whatever it reports.
+    #[serde(default)]
+    pub inventory_overrides: BTreeMap<ResourceClass, InventoryOverride>,
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    #[serde(default)]
+    pub taints: BTreeSet<Taint>,
+    /// Traits the operator gave it (`CUSTOM_…`), beside those it reports.
+    #[serde(default)]
+    pub traits: BTreeSet<String>,
+    /// Builds that failed here lately; the next one that succeeds sets it back.
+    #[serde(default)]
+    pub failed_builds: u32,
     pub created_at: Timestamp,
     pub revision: Revision,
 }
@@ -48,6 +65,26 @@ pub struct NodeReport {
     pub inventory: BTreeMap<ResourceClass, Inventory>,
     /// What is wrong with it, by condition name; empty when all is well.
     pub conditions: BTreeMap<String, Condition>,
+    /// Facts for `ComputeCapabilities`: `arch`, `cpu_model`, `hypervisor_type` …
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub capabilities: BTreeMap<String, String>,
+    /// Traits in Placement's words (`HW_CPU_X86_AVX2` …).
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub traits: BTreeSet<String>,
+    /// One-minute load average per CPU, in thousandths, coarsely rounded.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub load_thousandths: u64,
+}
+
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
+impl Node {
+    /// Whether it has the trait, reported or given.
+    pub fn has_trait(&self, name: &str) -> bool {
+        self.traits.contains(name) || self.report.as_ref().is_some_and(|report| report.traits.contains(name))
+    }
 }
 
 /// Which hypervisor a node drives.

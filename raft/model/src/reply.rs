@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{FlavorId, ImageId, NodeId, Revision, VmId};
+use crate::id::{AggregateId, FlavorId, GroupId, ImageId, NodeId, Revision, VmId};
 
 /// The answer to one proposal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +35,13 @@ pub enum Outcome {
     Placed {
         refused: Vec<(VmId, Reason)>,
     },
+    Aggregate(AggregateId),
+    Group(GroupId),
+    /// The VMs that were created, in order, and why the others were not.
+    Vms {
+        created: Vec<VmId>,
+        refused: Vec<(VmId, Reason)>,
+    },
 }
 
 /// What a name or id refers to.
@@ -46,6 +53,10 @@ pub enum Kind {
     Flavor,
     Image,
     Vm,
+    Aggregate,
+    Group,
+    Policy,
+    Quota,
 }
 
 impl std::fmt::Display for Kind {
@@ -56,6 +67,10 @@ impl std::fmt::Display for Kind {
             Self::Flavor => "flavor",
             Self::Image => "image",
             Self::Vm => "VM",
+            Self::Aggregate => "aggregate",
+            Self::Group => "server group",
+            Self::Policy => "scheduler policy",
+            Self::Quota => "quota",
         })
     }
 }
@@ -91,4 +106,8 @@ pub enum Reason {
     BatchRefused,
     #[error("limit reached: {message}")]
     Limit { message: String },
+    #[error(
+        "the quota of project `{project}` would be exceeded: {class}: {wanted} more wanted, {used} of {limit} in use"
+    )]
+    Quota { project: String, class: String, wanted: u64, used: u64, limit: u64 },
 }

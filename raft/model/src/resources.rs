@@ -109,9 +109,78 @@ pub struct Inventory {
     pub reserved: u64,
     /// Overcommit in thousandths: 4000 is Nova's 4.0 for CPUs.
     pub allocation_ratio_thousandths: u64,
+    /// Least, greatest and unit amount of one claim, as in Placement.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub min_unit: u64,
+    #[serde(default = "unbounded", skip_serializing_if = "is_unbounded")]
+    pub max_unit: u64,
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub step_size: u64,
+}
+
+fn one() -> u64 {
+    1
+}
+fn unbounded() -> u64 {
+    u64::MAX
+}
+fn is_one(n: &u64) -> bool {
+    *n == 1
+}
+fn is_unbounded(n: &u64) -> bool {
+    *n == u64::MAX
+}
+
+/// What an operator says instead of what a node reports; a field that is not given stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct InventoryOverride {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reserved: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allocation_ratio_thousandths: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_unit: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_unit: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step_size: Option<u64>,
+}
+
+impl InventoryOverride {
+    /// Puts what is given over `inventory`.
+    pub fn over(&self, inventory: &mut Inventory) {
+        let Self { total, reserved, allocation_ratio_thousandths, min_unit, max_unit, step_size } = *self;
+        let put = |field: &mut u64, value: Option<u64>| *field = value.unwrap_or(*field);
+        put(&mut inventory.total, total);
+        put(&mut inventory.reserved, reserved);
+        put(&mut inventory.allocation_ratio_thousandths, allocation_ratio_thousandths);
+        put(&mut inventory.min_unit, min_unit);
+        put(&mut inventory.max_unit, max_unit);
+        put(&mut inventory.step_size, step_size);
+    }
 }
 
 impl Inventory {
+    /// `total` of something, nothing reserved, no overcommit, any amount a claim.
+    pub fn of(total: u64) -> Self {
+        Self {
+            total,
+            reserved: 0,
+            allocation_ratio_thousandths: 1000,
+            min_unit: 1,
+            max_unit: u64::MAX,
+            step_size: 1,
+        }
+    }
+
+    /// Whether one claim may be of this size.
+    pub fn takes(&self, amount: u64) -> bool {
+        (self.min_unit..=self.max_unit).contains(&amount) && amount.is_multiple_of(self.step_size.max(1))
+    }
+
     /// `(total - reserved) × ratio`, rounded down: Placement's capacity.
     pub fn capacity(&self) -> u64 {
         let usable = u128::from(self.total.saturating_sub(self.reserved));

@@ -4,11 +4,17 @@
 use imbl::{OrdMap, OrdSet};
 use serde::{Deserialize, Serialize};
 
+use crate::aggregate::Aggregate;
 use crate::event::Ring;
 use crate::flavor::Flavor;
-use crate::id::{ClusterId, FlavorId, ImageId, Incarnation, NodeId, Revision, Timestamp, VmId};
+use crate::group::ServerGroup;
+use crate::id::{
+    AggregateId, ClusterId, FlavorId, GroupId, ImageId, Incarnation, NodeId, Revision, Timestamp, VmId,
+};
 use crate::image::Image;
 use crate::node::Node;
+use crate::policy::SchedulerPolicy;
+use crate::resources::Resources;
 use crate::vm::Vm;
 use crate::window::Window;
 
@@ -33,6 +39,21 @@ pub struct State {
     pub vms_by_node: OrdMap<NodeId, OrdSet<VmId>>,
     /// VM ids by (project, name).
     pub vm_names: OrdMap<(String, String), VmId>,
+    #[serde(default)]
+    pub aggregates: OrdMap<AggregateId, Aggregate>,
+    #[serde(default)]
+    pub groups: OrdMap<GroupId, ServerGroup>,
+    /// Members of each group that has any.
+    #[serde(default)]
+    pub group_members: OrdMap<GroupId, OrdSet<VmId>>,
+    #[serde(default)]
+    pub scheduler: SchedulerPolicy,
+    /// Limits by project.
+    #[serde(default)]
+    pub quotas: OrdMap<String, Resources>,
+    /// What each project's VMs count, kept by apply.
+    #[serde(default)]
+    pub usage: OrdMap<String, Resources>,
     pub window: Window,
     pub events: Ring,
 }

@@ -1,9 +1,14 @@
 //! Read-only questions to the state.
 
+use std::collections::BTreeMap;
+
+use crate::aggregate::{Aggregate, DEFAULT_ZONE};
 use crate::flavor::Flavor;
-use crate::id::{FlavorId, ImageId, NodeId, VmId};
+use crate::group::ServerGroup;
+use crate::id::{AggregateId, FlavorId, GroupId, ImageId, NodeId, VmId};
 use crate::image::Image;
 use crate::node::Node;
+use crate::resources::{Inventory, ResourceClass};
 use crate::state::State;
 use crate::vm::Vm;
 
@@ -39,6 +44,49 @@ impl State {
             Ok(id) => self.images.get(&id).filter(|image| image.project == project),
             Err(_) => self.images.values().find(|image| image.project == project && image.name == name_or_id),
         }
+    }
+
+    /// An aggregate by id or name.
+    pub fn find_aggregate(&self, name_or_id: &str) -> Option<&Aggregate> {
+        match name_or_id.parse::<AggregateId>() {
+            Ok(id) => self.aggregates.get(&id),
+            Err(_) => self.aggregates.values().find(|aggregate| aggregate.name == name_or_id),
+        }
+    }
+
+    /// A server group by id, or by name within `project`.
+    pub fn find_group(&self, project: &str, name_or_id: &str) -> Option<&ServerGroup> {
+        match name_or_id.parse::<GroupId>() {
+            Ok(id) => self.groups.get(&id).filter(|group| group.project == project),
+            Err(_) => self.groups.values().find(|group| group.project == project && group.name == name_or_id),
+        }
+    }
+
+    /// The availability zone of a node.
+    pub fn zone_of(&self, node: NodeId) -> &str {
+        let mut zones = self.aggregates.values().filter(|aggregate| aggregate.nodes.contains(&node));
+        zones.find_map(Aggregate::zone).unwrap_or(DEFAULT_ZONE)
+    }
+
+    /// The zone a node would have without one aggregate.
+    pub(crate) fn zone_without(&self, node: NodeId, aggregate: AggregateId) -> Option<&str> {
+        let mut others =
+            self.aggregates.values().filter(|other| other.id != aggregate && other.nodes.contains(&node));
+        others.find_map(Aggregate::zone)
+    }
+
+    /// What a node offers: its report, under the overrides of its aggregates in the order of their ids,
+    /// under its own. Kept in the node's record by apply.
+    pub fn inventory_of(&self, node: NodeId) -> BTreeMap<ResourceClass, Inventory> {
+        let Some(node) = self.nodes.get(&node) else { return BTreeMap::new() };
+        let mut inventory = node.report.as_ref().map(|report| report.inventory.clone()).unwrap_or_default();
+        let aggregates = self.aggregates.values().filter(|aggregate| aggregate.nodes.contains(&node.id));
+        let overrides =
+            aggregates.flat_map(|aggregate| &aggregate.inventory).chain(&node.inventory_overrides);
+        for (class, change) in overrides {
+            change.over(inventory.entry(class.clone()).or_insert_with(|| Inventory::of(0)));
+        }
+        inventory
     }
 
     /// VMs whose claim is on `node`.

@@ -16,11 +16,14 @@
 //! A claim begins with `PlaceVms` and ends only by its own node's `Released` or by an operator's
 //! statement that the node is off (FENCING.md, rule 1): no status frees it.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::flavor::Size;
 use crate::id::{BootId, Epoch, FlavorId, ImageId, NodeId, Revision, Timestamp, VmId};
 use crate::resources::Resources;
+use crate::scheduling::Scheduling;
 
 /// One VM.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,6 +45,9 @@ pub struct Vm {
     pub excluded: Vec<HostReason>,
     /// Why each host refused it at the last decision; empty once placed.
     pub refusals: Vec<HostReason>,
+    /// How its host was chosen; none while it was never placed.
+    #[serde(default)]
+    pub decision: Option<Decision>,
     /// While it waits unplaced: from when the build time-out counts.
     pub waiting_since: Option<Timestamp>,
     pub created_at: Timestamp,
@@ -69,6 +75,13 @@ pub struct VmSpec {
     pub availability: Availability,
     #[serde(default)]
     pub on_no_host: OnNoHost,
+    #[serde(default, skip_serializing_if = "Scheduling::is_empty")]
+    pub scheduling: Scheduling,
+    /// The flavor's extra specs and the image's properties, as they were at creation.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub extra_specs: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub image_properties: BTreeMap<String, String>,
 }
 
 /// Whether a VM may be restarted on another node.
@@ -151,6 +164,33 @@ pub struct Fault {
     pub node: Option<NodeId>,
     pub at: Timestamp,
 }
+
+/// The record of the decision that placed a VM. The same state, at `seen`, and the same policy give the
+/// same decision again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Decision {
+    pub at: Timestamp,
+    /// Revision of the entry that placed it.
+    pub revision: Revision,
+    /// Revision of the state the leader decided on.
+    pub seen: Revision,
+    /// Revision of the policy it decided by.
+    pub policy: Revision,
+    /// How many hosts passed the filters.
+    pub candidates: u32,
+    /// The best hosts and their scores, the chosen one first; at most [`RUNNERS_UP_MAX`] + 1.
+    pub scores: Vec<Score>,
+}
+
+/// A host's score, in millionths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Score {
+    pub node: NodeId,
+    pub score_millionths: i64,
+}
+
+/// How many hosts that were not chosen a decision keeps.
+pub const RUNNERS_UP_MAX: usize = 3;
 
 /// What a VM holds of its node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,13 +1,17 @@
 //! Long-lived formats: entries and snapshots written by any released version are read for ever, and
 //! written the same way. A golden file is added once and never changed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use holm_model::command::*;
 use holm_model::flavor::Size;
+use holm_model::group::GroupPolicy;
 use holm_model::image::ImageKind;
 use holm_model::node::{Condition, HypervisorFacts, HypervisorKind, NodeReport};
+use holm_model::policy::SchedulerPolicy;
+use holm_model::resources::InventoryOverride;
+use holm_model::scheduling::{Effect, Operator, Requirement, Scheduling, Taint, Toleration};
 use holm_model::vm::{Availability, HostReason, ObservedState, OnNoHost, StopMode, WantPower};
 use holm_model::*;
 use uuid::Uuid;
@@ -38,23 +42,23 @@ fn report() -> NodeReport {
             reason: String::new(),
         },
         inventory: BTreeMap::from([
-            (ResourceClass::Vcpu, Inventory { total: 8, reserved: 0, allocation_ratio_thousandths: 4000 }),
-            (
-                ResourceClass::Custom("CUSTOM_GPU".into()),
-                Inventory { total: 1, reserved: 0, allocation_ratio_thousandths: 1000 },
-            ),
+            (ResourceClass::Vcpu, Inventory { allocation_ratio_thousandths: 4000, ..Inventory::of(8) }),
+            (ResourceClass::Custom("CUSTOM_GPU".into()), Inventory::of(1)),
         ]),
         conditions: BTreeMap::from([(
             "DiskLow".into(),
             Condition { since: Timestamp(5), message: "little is left".into() },
         )]),
+        capabilities: BTreeMap::new(),
+        traits: BTreeSet::new(),
+        load_thousandths: 0,
     }
 }
 
 /// One of each. Adding a command breaks this match until it has a sample and a golden file.
 fn samples() -> Vec<Command> {
     let leadership = Revision(40);
-    let samples = vec![
+    let mut samples = vec![
         Command::InitCluster(InitCluster {
             cluster: ClusterId(uuid(2)),
             name: "ship".into(),
@@ -95,6 +99,7 @@ fn samples() -> Vec<Command> {
             size_bytes: 600,
             sha256: "ab".repeat(32),
             holder: NodeId(1),
+            properties: BTreeMap::new(),
         }),
         Command::ReportImage(ReportImage { node: NodeId(1), image: ImageId(uuid(5)), held: true }),
         Command::DeleteImage(DeleteImage { id: ImageId(uuid(5)), expected: Some(Revision(8)) }),
@@ -108,10 +113,11 @@ fn samples() -> Vec<Command> {
             node: Some(NodeId(1)),
             availability: Availability::Pinned,
             on_no_host: OnNoHost::Fail,
+            scheduling: Scheduling::default(),
         }),
         Command::PlaceVms(PlaceVms {
             leadership,
-            placements: vec![Placement { vm: vm(), node: NodeId(1) }],
+            placements: vec![Placement { vm: vm(), node: NodeId(1), choice: None }],
             atomic: true,
         }),
         Command::NoHost(NoHost {
@@ -153,6 +159,7 @@ fn samples() -> Vec<Command> {
             cause: ReleaseCause::BuildFailed { reason: "no disk".into() },
         }),
     ];
+    samples.extend(steering());
     for sample in &samples {
         match sample {
             Command::InitCluster(_)
@@ -173,10 +180,109 @@ fn samples() -> Vec<Command> {
             | Command::SetVmPower(_)
             | Command::DeleteVm(_)
             | Command::ReportVms(_)
-            | Command::Released(_) => {}
+            | Command::Released(_)
+            | Command::UpdateNode(_)
+            | Command::CreateAggregate(_)
+            | Command::UpdateAggregate(_)
+            | Command::DeleteAggregate(_)
+            | Command::CreateGroup(_)
+            | Command::UpdateGroup(_)
+            | Command::DeleteGroup(_)
+            | Command::SetSchedulerPolicy(_)
+            | Command::SetQuota(_)
+            | Command::CreateVms(_) => {}
         }
     }
     samples
+}
+
+fn steering() -> Vec<Command> {
+    let aggregate = AggregateId(uuid(7));
+    let group = GroupId(uuid(8));
+    let half = InventoryOverride { allocation_ratio_thousandths: Some(500), ..InventoryOverride::default() };
+    let inventory = BTreeMap::from([(ResourceClass::Vcpu, Some(half))]);
+    let taint = Taint { key: "gpu".into(), value: "yes".into(), effect: Effect::NoSchedule };
+    vec![
+        Command::UpdateNode(UpdateNode {
+            node: NodeId(1),
+            labels: BTreeMap::from([("disk".into(), Some("nvme".into())), ("old".into(), None)]),
+            taints: Some(BTreeSet::from([taint])),
+            traits: Some(BTreeSet::from(["CUSTOM_FAST".into()])),
+            inventory: inventory.clone(),
+            expected: Some(Revision(3)),
+        }),
+        Command::CreateAggregate(CreateAggregate {
+            id: aggregate,
+            name: "rack1".into(),
+            nodes: BTreeSet::from([NodeId(1)]),
+            metadata: BTreeMap::from([("availability_zone".into(), "bow".into())]),
+        }),
+        Command::UpdateAggregate(UpdateAggregate {
+            id: aggregate,
+            name: Some("rack-1".into()),
+            add_nodes: BTreeSet::new(),
+            remove_nodes: BTreeSet::from([NodeId(1)]),
+            metadata: BTreeMap::from([("ssd".into(), Some("true".into()))]),
+            inventory,
+            expected: None,
+        }),
+        Command::DeleteAggregate(DeleteAggregate { id: aggregate, expected: None }),
+        Command::CreateGroup(CreateGroup {
+            id: group,
+            name: "web".into(),
+            policy: GroupPolicy::AntiAffinity,
+            max_server_per_host: Some(2),
+        }),
+        Command::UpdateGroup(UpdateGroup {
+            id: group,
+            name: None,
+            max_server_per_host: Some(3),
+            expected: None,
+        }),
+        Command::SetSchedulerPolicy(SetSchedulerPolicy {
+            policy: Some(SchedulerPolicy::default()),
+            expected: None,
+        }),
+        Command::SetQuota(SetQuota {
+            project: "default".into(),
+            limits: BTreeMap::from([(ResourceClass::Vcpu, Some(8)), (ResourceClass::DiskGb, None)]),
+        }),
+        Command::CreateVms(CreateVms { items: vec![steered(group)], atomic: true }),
+        Command::DeleteGroup(DeleteGroup { id: group, expected: None }),
+    ]
+}
+
+/// A VM that says everything about its host.
+fn steered(group: GroupId) -> CreateVm {
+    CreateVm {
+        id: VmId(uuid(11)),
+        name: "web-1".into(),
+        flavor: FlavorId(uuid(4)),
+        image: ImageId(uuid(5)),
+        kernel: None,
+        cmdline: None,
+        node: None,
+        availability: Availability::Pinned,
+        on_no_host: OnNoHost::Queue,
+        scheduling: Scheduling {
+            availability_zone: Some("bow".into()),
+            node_selector: vec![Requirement {
+                key: "disk".into(),
+                operator: Operator::In,
+                values: vec!["nvme".into()],
+            }],
+            tolerations: vec![Toleration {
+                key: Some("gpu".into()),
+                value: None,
+                effect: Some(Effect::NoSchedule),
+            }],
+            group: Some(group),
+            different_host: BTreeSet::from([vm()]),
+            same_host: BTreeSet::from([VmId(uuid(12))]),
+            near: Some("10.1.0.0/16".into()),
+            priority: 5,
+        },
+    }
 }
 
 fn entry(command: Command) -> Entry {

@@ -1,11 +1,14 @@
 //! For any command sequence: claims and their sums agree and stay within capacity, a key acts once,
 //! two replicas agree bit for bit, and a snapshot changes nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use holm_model::command::*;
+use holm_model::group::GroupPolicy;
 use holm_model::image::ImageKind;
 use holm_model::node::{HypervisorFacts, HypervisorKind, NodeReport};
+use holm_model::resources::InventoryOverride;
+use holm_model::scheduling::Scheduling;
 use holm_model::vm::{Availability, HostReason, ObservedState, OnNoHost, StopMode, WantPower};
 use holm_model::*;
 use proptest::prelude::*;
@@ -51,7 +54,8 @@ fn actor() -> Actor {
     Actor { name: "test".into(), project: "default".into() }
 }
 fn report(boot_id: BootId, vcpus: u64, memory: u64) -> NodeReport {
-    let inventory = |total, ratio| Inventory { total, reserved: 1, allocation_ratio_thousandths: ratio };
+    let inventory =
+        |total, ratio| Inventory { reserved: 1, allocation_ratio_thousandths: ratio, ..Inventory::of(total) };
     NodeReport {
         boot_id,
         version: "0".into(),
@@ -66,6 +70,9 @@ fn report(boot_id: BootId, vcpus: u64, memory: u64) -> NodeReport {
             (ResourceClass::DiskGb, inventory(50, 1000)),
         ]),
         conditions: BTreeMap::new(),
+        capabilities: BTreeMap::new(),
+        traits: BTreeSet::new(),
+        load_thousandths: 0,
     }
 }
 
@@ -120,15 +127,17 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (1..3u8).prop_map(move |f| command(Command::DeleteFlavor(DeleteFlavor { id: flavor_id(f), expected: None }))),
         2 => (0..2u8, node.clone()).prop_map(move |(i, n)| command(Command::CreateImage(CreateImage {
             id: image_id(i), name: format!("i{i}"), kind: ImageKind::Kernel, size_bytes: 10,
-            sha256: "a".repeat(64), holder: NodeId(n),
+            sha256: "a".repeat(64), holder: NodeId(n), properties: BTreeMap::new(),
         }))),
         1 => (0..2u8, node.clone(), any::<bool>()).prop_map(move |(i, n, held)| command(Command::ReportImage(
             ReportImage { node: NodeId(n), image: image_id(i), held }))),
         1 => (0..2u8).prop_map(move |i| command(Command::DeleteImage(DeleteImage { id: image_id(i), expected: None }))),
-        8 => (vm.clone(), flavor, image, proptest::option::weighted(0.2, node.clone())).prop_map(move |(v, f, i, n)| {
+        8 => (vm.clone(), flavor, image, proptest::option::weighted(0.2, node.clone()),
+              proptest::option::weighted(0.4, 0..3u8), proptest::option::weighted(0.1, 0..2u8)).prop_map(move |(v, f, i, n, g, z)| {
             command(Command::CreateVm(CreateVm {
                 id: vm_id(v), name: format!("vm{v}"), flavor: flavor_id(f), image: image_id(i), kernel: None,
                 cmdline: None, node: n.map(NodeId), availability: Availability::Pinned, on_no_host: OnNoHost::Queue,
+                scheduling: Scheduling { group: g.map(group_id), availability_zone: z.map(|z| format!("z{z}")), ..Scheduling::default() },
             }))
         }),
         10 => (node.clone(), proptest::collection::vec(vm.clone(), 0..5), any::<bool>())
@@ -145,8 +154,110 @@ fn step() -> impl Strategy<Value = Step> {
         3 => vm.clone().prop_map(move |v| command(Command::DeleteVm(DeleteVm { vm: vm_id(v), expected: None }))),
         8 => (vm.clone(), observed(), any::<bool>(), 0..2u64)
             .prop_map(|(vm, state, stale, run_back)| Step::Report { vm, state, stale, run_back }),
-        4 => (vm, any::<bool>(), any::<bool>()).prop_map(|(vm, deleted, stale)| Step::Release { vm, deleted, stale }),
+        4 => (vm.clone(), any::<bool>(), any::<bool>()).prop_map(|(vm, deleted, stale)| Step::Release { vm, deleted, stale }),
+        6 => steering(vm).prop_map(Step::Command),
     ]
+}
+
+/// Commands about what steers placement.
+fn steering(vm: impl Strategy<Value = u8> + Clone + 'static) -> impl Strategy<Value = Command> {
+    let node = 1..4u64;
+    let group = 0..3u8;
+    let nodes = proptest::collection::btree_set(node.clone().prop_map(NodeId), 0..3);
+    let zone = |z: u8| BTreeMap::from([("availability_zone".to_owned(), format!("z{z}"))]);
+    let over = |total| InventoryOverride { total: Some(total), ..InventoryOverride::default() };
+    prop_oneof![
+        2 => (group.clone(), 0..4u8, proptest::option::of(0..3u32)).prop_map(|(g, policy, max_server_per_host)| {
+            let policy = [
+                GroupPolicy::Affinity, GroupPolicy::AntiAffinity, GroupPolicy::SoftAffinity, GroupPolicy::AntiAffinity,
+            ][usize::from(policy)];
+            Command::CreateGroup(CreateGroup { id: group_id(g), name: format!("g{g}"), policy, max_server_per_host })
+        }),
+        1 => (group.clone(), 0..3u32).prop_map(|(g, max)| Command::UpdateGroup(UpdateGroup {
+            id: group_id(g), name: None, max_server_per_host: Some(max), expected: None,
+        })),
+        1 => group.prop_map(|g| Command::DeleteGroup(DeleteGroup { id: group_id(g), expected: None })),
+        1 => (0..3u8, nodes.clone(), 0..3u8).prop_map(move |(a, nodes, z)| Command::CreateAggregate(CreateAggregate {
+            id: aggregate_id(a), name: format!("a{a}"), nodes, metadata: zone(z),
+        })),
+        2 => (0..3u8, nodes.clone(), nodes, proptest::option::of(0..12u64)).prop_map(move |(a, add_nodes, remove_nodes, total)| {
+            let inventory = BTreeMap::from([(ResourceClass::Vcpu, total.map(over))]);
+            Command::UpdateAggregate(UpdateAggregate {
+                id: aggregate_id(a), name: None, add_nodes, remove_nodes, metadata: BTreeMap::new(), inventory, expected: None,
+            })
+        }),
+        1 => (0..3u8).prop_map(|a| Command::DeleteAggregate(DeleteAggregate { id: aggregate_id(a), expected: None })),
+        1 => (node, proptest::option::of(0..12u64)).prop_map(move |(n, total)| Command::UpdateNode(UpdateNode {
+            node: NodeId(n), labels: BTreeMap::from([("disk".into(), total.map(|t| t.to_string()))]), taints: None,
+            traits: None, inventory: BTreeMap::from([(ResourceClass::Vcpu, total.map(over))]), expected: None,
+        })),
+        2 => proptest::option::of(0..12u64).prop_map(|limit| Command::SetQuota(SetQuota {
+            project: "default".into(), limits: BTreeMap::from([(ResourceClass::Vcpu, limit)]),
+        })),
+        3 => (proptest::collection::vec(vm, 0..4), any::<bool>()).prop_map(|(vms, atomic)| Command::CreateVms(CreateVms {
+            items: vms.into_iter().map(create).collect(), atomic,
+        })),
+    ]
+}
+
+fn group_id(n: u8) -> GroupId {
+    GroupId(Uuid::from_u128(u128::from(n) + 5000))
+}
+fn aggregate_id(n: u8) -> AggregateId {
+    AggregateId(Uuid::from_u128(u128::from(n) + 6000))
+}
+
+fn create(n: u8) -> CreateVm {
+    CreateVm {
+        id: vm_id(n),
+        name: format!("vm{n}"),
+        flavor: flavor_id(0),
+        image: image_id(0),
+        kernel: None,
+        cmdline: None,
+        node: None,
+        availability: Availability::Pinned,
+        on_no_host: OnNoHost::Queue,
+        scheduling: Scheduling::default(),
+    }
+}
+
+/// Of each new claim: the group's rule held when it was made, and quota where usage grew.
+fn steering_holds(before: &State, after: &State) -> Result<(), String> {
+    for vm in after.vms.values() {
+        let was_placed = before.vms.get(&vm.id).is_some_and(|vm| vm.claim.is_some());
+        let Some(claim) = vm.claim.as_ref().filter(|_| !was_placed) else { continue };
+        let Some(group) = vm.spec.scheduling.group.and_then(|group| after.groups.get(&group)) else {
+            continue;
+        };
+        let mates = after.vms.values().filter(|mate| {
+            mate.id != vm.id && mate.spec.scheduling.group == Some(group.id) && mate.claim.is_some()
+        });
+        let (here, elsewhere): (Vec<_>, Vec<_>) =
+            mates.partition(|mate| mate.claim.as_ref().is_some_and(|other| other.node == claim.node));
+        let holds = match group.policy {
+            GroupPolicy::AntiAffinity => here.len() < group.max_server_per_host.unwrap_or(1) as usize,
+            GroupPolicy::Affinity => elsewhere.is_empty() || !here.is_empty(),
+            GroupPolicy::SoftAffinity | GroupPolicy::SoftAntiAffinity => true,
+        };
+        if !holds {
+            return Err(format!("VM {}: {:?} of its group is broken", vm.name, group.policy));
+        }
+    }
+    for (project, limits) in &after.quotas {
+        for (class, limit) in &limits.0 {
+            let used = |state: &State| state.usage.get(project).map_or(0, |usage| usage.get(class));
+            if used(after) > used(before) && used(after) > *limit {
+                return Err(format!("{class}: {} of {limit}", used(after)));
+            }
+        }
+    }
+    for node in after.nodes.values() {
+        if after.inventory_of(node.id) != node.inventory {
+            return Err(format!("node {}: its inventory is not up to date", node.id));
+        }
+    }
+    Ok(())
 }
 
 /// Turns a step into a command that fits the state where the step says so.
@@ -155,7 +266,10 @@ fn command_of(step: &Step, state: &State, n: u64) -> Command {
         Step::Command(command) => command.clone(),
         Step::Place { node, vms, atomic } => Command::PlaceVms(PlaceVms {
             leadership: state.leadership.map(|l| l.revision).unwrap_or_default(),
-            placements: vms.iter().map(|v| Placement { vm: vm_id(*v), node: NodeId(*node) }).collect(),
+            placements: vms
+                .iter()
+                .map(|v| Placement { vm: vm_id(*v), node: NodeId(*node), choice: None })
+                .collect(),
             atomic: *atomic,
         }),
         Step::Report { vm, state: observed, stale, run_back } => {
@@ -214,6 +328,7 @@ fn begin() -> State {
             size_bytes: 10,
             sha256: "a".repeat(64),
             holder: NodeId(1),
+            properties: BTreeMap::new(),
         }),
     ];
     for n in 1..=2 {
@@ -243,8 +358,7 @@ fn claims_fit(before: &State, after: &State) -> Result<(), String> {
         let old = before.nodes.get(&node.id);
         for (class, used) in &node.allocated.0 {
             let was = old.map_or(0, |old| old.allocated.get(class));
-            let capacity =
-                node.report.as_ref().and_then(|r| r.inventory.get(class)).map_or(0, |i| i.capacity());
+            let capacity = node.inventory.get(class).map_or(0, |i| i.capacity());
             if *used > was && *used > capacity {
                 return Err(format!("node {}: {class} {used} > {capacity}", node.id));
             }
@@ -254,7 +368,7 @@ fn claims_fit(before: &State, after: &State) -> Result<(), String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_history_keeps_the_invariants(steps in proptest::collection::vec(step(), 1..200)) {
@@ -268,6 +382,7 @@ proptest! {
             prop_assert_eq!(state.revision.0, before.revision.0 + 1);
             invariant::check(&state).map_err(|e| TestCaseError::fail(format!("{e} after {entry:?}")))?;
             claims_fit(&before, &state).map_err(TestCaseError::fail)?;
+            steering_holds(&before, &state).map_err(|e| TestCaseError::fail(format!("{e} after {entry:?}")))?;
             if matches!(applied.reply, Reply::Rejected(_)) {
                 let unchanged = State { revision: before.revision, ..state.clone() };
                 prop_assert_eq!(&unchanged, &before, "a refusal changed something");
@@ -316,19 +431,7 @@ proptest! {
 #[test]
 fn a_key_that_left_the_window_is_refused_and_creates_nothing() {
     let mut state = begin();
-    let create = |n: u8| {
-        Command::CreateVm(CreateVm {
-            id: vm_id(n),
-            name: format!("vm{n}"),
-            flavor: flavor_id(0),
-            image: image_id(0),
-            kernel: None,
-            cmdline: None,
-            node: None,
-            availability: Availability::Pinned,
-            on_no_host: OnNoHost::Queue,
-        })
-    };
+    let create = |n: u8| Command::CreateVm(create(n));
     let key = || Some(IdempotencyKey { key: "k".into(), fingerprint: "b".into() });
     let seen = state.revision;
     assert!(matches!(apply(&mut state, &entry(create(1), key(), 1, seen)).reply, Reply::Done(_)));

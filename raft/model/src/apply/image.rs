@@ -18,6 +18,7 @@ impl Cx<'_> {
         if c.sha256.len() != 64 || !c.sha256.bytes().all(hex) {
             return Err(invalid("sha256", "must be 64 lower-case hex digits"));
         }
+        limits::map("properties", &c.properties)?;
         if !self.state.nodes.contains_key(&c.holder) {
             return Err(not_found(Kind::Node, c.holder));
         }
@@ -39,6 +40,7 @@ impl Cx<'_> {
                 kind: c.kind,
                 size_bytes: c.size_bytes,
                 sha256: c.sha256.clone(),
+                properties: c.properties.clone(),
                 holders: OrdSet::unit(c.holder),
                 created_at: self.at,
                 revision: self.revision,

@@ -1,12 +1,15 @@
 //! Nodes: joining, reporting, up and down, cordon, leaving.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::aggregate::change;
 use super::{Cx, check_expected, invalid, not_found, some_names, wrong_state};
-use crate::command::{AddNode, RemoveNode, ReportNode, SetNodeEnabled, SetNodeUp};
+use crate::command::{AddNode, RemoveNode, ReportNode, SetNodeEnabled, SetNodeUp, UpdateNode};
 use crate::id::NodeId;
 use crate::limits;
 use crate::node::{Node, PAST_BOOTS};
 use crate::reply::{Kind, Outcome, Reason};
-use crate::resources::Resources;
+use crate::resources::{InventoryOverride, ResourceClass, Resources};
 use crate::vm::{Fault, VmStatus};
 
 /// Longest `host:port`.
@@ -42,6 +45,12 @@ impl Cx<'_> {
                 report_sequence: 0,
                 past_boots: Vec::new(),
                 allocated: Resources::default(),
+                inventory: BTreeMap::new(),
+                inventory_overrides: BTreeMap::new(),
+                labels: BTreeMap::new(),
+                taints: BTreeSet::new(),
+                traits: BTreeSet::new(),
+                failed_builds: 0,
                 created_at: self.at,
                 revision: self.revision,
             },
@@ -85,6 +94,38 @@ impl Cx<'_> {
         node.revision = self.revision;
         self.event(Kind::Node, c.node, &node.name, "reported", "");
         self.state.nodes.insert(c.node, node);
+        self.refresh_inventory(c.node);
+        Ok(Outcome::Node(c.node))
+    }
+
+    pub(super) fn update_node(&mut self, c: &UpdateNode) -> Result<Outcome, Reason> {
+        let mut node = self.state.nodes.get(&c.node).cloned().ok_or_else(|| not_found(Kind::Node, c.node))?;
+        check_expected(c.expected, node.revision)?;
+        change(&mut node.labels, &c.labels);
+        limits::map("labels", &node.labels)?;
+        if let Some(taints) = &c.taints {
+            limits::count("taints", taints.len())?;
+            for taint in taints {
+                limits::key("taints", &taint.key)?;
+                limits::text("taints", &taint.value, limits::KEY_BYTES_MAX)?;
+            }
+            node.taints.clone_from(taints);
+        }
+        if let Some(traits) = &c.traits {
+            limits::count("traits", traits.len())?;
+            traits.iter().try_for_each(|name| limits::key("traits", name))?;
+            node.traits.clone_from(traits);
+        }
+        for (class, change) in &c.inventory {
+            limits::resource_class("inventory", class)?;
+            check_override(class, change.as_ref())?;
+        }
+        change(&mut node.inventory_overrides, &c.inventory);
+        limits::count("inventory", node.inventory_overrides.len())?;
+        node.revision = self.revision;
+        self.event(Kind::Node, c.node, &node.name, "changed", "");
+        self.state.nodes.insert(c.node, node);
+        self.refresh_inventory(c.node);
         Ok(Outcome::Node(c.node))
     }
 
@@ -148,6 +189,18 @@ impl Cx<'_> {
             image.revision = self.revision;
             self.state.images.insert(image.id, image);
         }
+        let aggregates: Vec<_> = self
+            .state
+            .aggregates
+            .values()
+            .filter(|aggregate| aggregate.nodes.contains(&c.node))
+            .cloned()
+            .collect();
+        for mut aggregate in aggregates {
+            aggregate.nodes.remove(&c.node);
+            aggregate.revision = self.revision;
+            self.state.aggregates.insert(aggregate.id, aggregate);
+        }
         self.state.nodes.remove(&c.node);
         self.event(Kind::Node, c.node, &node.name, "removed", "");
         Ok(Outcome::Node(c.node))
@@ -171,6 +224,26 @@ impl Cx<'_> {
         self.event(Kind::Vm, id, &vm.name.clone(), "error", "its node was removed");
         self.put_vm(vm);
     }
+}
+
+/// An override that no claim could ever satisfy is a mistake.
+pub(super) fn check_override(
+    class: &ResourceClass,
+    change: Option<&InventoryOverride>,
+) -> Result<(), Reason> {
+    let Some(change) = change else { return Ok(()) };
+    let wrong = |message: &str| Err(invalid("inventory", format!("{class}: {message}")));
+    let (least, greatest) = (change.min_unit.unwrap_or(1), change.max_unit.unwrap_or(u64::MAX));
+    if change.step_size == Some(0) || least == 0 || greatest == 0 {
+        return wrong("min_unit, max_unit and step_size must be at least 1");
+    }
+    if least > greatest {
+        return wrong("min_unit is greater than max_unit");
+    }
+    if change.allocation_ratio_thousandths.is_some_and(|ratio| ratio == 0 || ratio > 1_000_000) {
+        return wrong("allocation_ratio must be above 0 and at most 1000");
+    }
+    Ok(())
 }
 
 fn check_address(field: &str, address: &str) -> Result<(), Reason> {

@@ -6,7 +6,7 @@ use crate::feasible::{claim_of, feasible};
 use crate::id::{Epoch, VmId};
 use crate::limits;
 use crate::reply::{Kind, Outcome, Reason};
-use crate::vm::{Claim, Fault, HostReason, TaskState, VmStatus};
+use crate::vm::{Claim, Decision, Fault, HostReason, RUNNERS_UP_MAX, TaskState, VmStatus};
 
 impl Cx<'_> {
     pub(super) fn place_vms(&mut self, c: &PlaceVms) -> Result<Outcome, Reason> {
@@ -46,7 +46,7 @@ impl Cx<'_> {
             .get(&placement.node)
             .cloned()
             .ok_or_else(|| not_found(Kind::Node, placement.node))?;
-        feasible(&node, &vm, &node.allocated)
+        feasible(self.state, &node, &vm)
             .map_err(|(by, message)| Reason::Infeasible { by: by.to_owned(), message })?;
 
         let resources = claim_of(&vm.spec);
@@ -55,6 +55,14 @@ impl Cx<'_> {
         vm.claim = Some(Claim { node: node.id, epoch, resources });
         vm.task_state = Some(TaskState::Spawning);
         vm.refusals.clear();
+        vm.decision = placement.choice.as_ref().map(|choice| Decision {
+            at: self.at,
+            revision: self.revision,
+            seen: choice.seen,
+            policy: self.state.scheduler.revision,
+            candidates: choice.candidates,
+            scores: choice.scores.iter().take(RUNNERS_UP_MAX + 1).copied().collect(),
+        });
         vm.waiting_since = None;
         vm.observed = None;
         self.state.waiting.remove(&vm.id);

@@ -3,6 +3,7 @@
 use super::{Cx, wrong_state};
 use crate::command::{ReleaseCause, Released};
 use crate::limits;
+use crate::quota::usage_of;
 use crate::reply::{Kind, Outcome, Reason};
 use crate::vm::{Fault, HostReason, MAX_BUILD_HOSTS, TaskState, Vm, VmStatus, WantPower};
 
@@ -34,6 +35,10 @@ impl Cx<'_> {
     /// Excludes the node; the VM waits for another, or goes to ERROR when there is none left to try.
     fn build_failed(&mut self, mut vm: Vm, c: &Released, reason: &str) {
         let message = format!("building it failed: {reason}");
+        if let Some(mut node) = self.state.nodes.get(&c.node).cloned() {
+            node.failed_builds = node.failed_builds.saturating_add(1);
+            self.state.nodes.insert(c.node, node);
+        }
         vm.excluded.push(HostReason { node: c.node, by: "build".to_owned(), message: reason.to_owned() });
         vm.fault = Some(Fault { message: message.clone(), node: Some(c.node), at: self.at });
         vm.observed = None;
@@ -74,6 +79,8 @@ impl Cx<'_> {
         self.state.vms.remove(&vm.id);
         self.state.vm_names.remove(&(vm.project.clone(), vm.name.clone()));
         self.state.waiting.remove(&vm.id);
+        self.leave_group(vm);
+        self.free_quota(&vm.project, &usage_of(&vm.spec));
         self.event(Kind::Vm, vm.id, &vm.name, "deleted", "");
     }
 

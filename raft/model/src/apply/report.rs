@@ -57,6 +57,9 @@ impl Cx<'_> {
             }
             (ObservedState::Progress { .. }, WantPower::Off) => return,
             (ObservedState::Running, WantPower::On) => {
+                if vm.status == VmStatus::Build {
+                    self.build_succeeded(c.node);
+                }
                 vm.fault = None;
                 vm.excluded.clear();
                 settle(vm, VmStatus::Active);
@@ -107,6 +110,16 @@ impl Cx<'_> {
         };
         if (vm.status, vm.task_state) != before {
             self.event(Kind::Vm, vm.id, &vm.name, what, message);
+        }
+    }
+}
+
+impl Cx<'_> {
+    /// As in Nova, one success clears the failures that count against a host.
+    fn build_succeeded(&mut self, node: crate::id::NodeId) {
+        if let Some(mut node) = self.state.nodes.get(&node).cloned().filter(|node| node.failed_builds > 0) {
+            node.failed_builds = 0;
+            self.state.nodes.insert(node.id, node);
         }
     }
 }

@@ -4,6 +4,7 @@ use super::{Cx, check_expected, invalid, not_found, wrong_state};
 use crate::command::{CreateVm, DeleteVm, SetVmPower};
 use crate::image::ImageKind;
 use crate::limits;
+use crate::quota::usage_of;
 use crate::reply::{Kind, Outcome, Reason};
 use crate::vm::{DEFAULT_STOP_TIMEOUT_S, Power, StopMode, TaskState, Vm, VmSpec, VmStatus, WantPower};
 
@@ -11,6 +12,7 @@ impl Cx<'_> {
     pub(super) fn create_vm(&mut self, c: &CreateVm) -> Result<Outcome, Reason> {
         limits::name("name", &c.name)?;
         let spec = self.vm_spec(c)?;
+        let usage = usage_of(&spec);
         let name = (self.actor.project.clone(), c.name.clone());
         if self.state.vm_names.contains_key(&name) {
             return Err(Reason::NameTaken { kind: Kind::Vm, name: c.name.clone() });
@@ -21,6 +23,8 @@ impl Cx<'_> {
         if self.state.vms.len() >= limits::VMS_MAX {
             return Err(Reason::Limit { message: format!("at most {} VMs", limits::VMS_MAX) });
         }
+        self.check_quota(&usage)?;
+        self.use_quota(&self.actor.project, &usage);
         let stop = StopMode::Graceful { timeout_s: DEFAULT_STOP_TIMEOUT_S };
         let vm = Vm {
             id: c.id,
@@ -35,6 +39,7 @@ impl Cx<'_> {
             observed: None,
             excluded: Vec::new(),
             refusals: Vec::new(),
+            decision: None,
             waiting_since: Some(self.at),
             created_at: self.at,
             updated_at: self.at,
@@ -42,6 +47,7 @@ impl Cx<'_> {
         };
         self.state.vm_names.insert(name, c.id);
         self.state.waiting.insert(c.id);
+        self.join_group(&vm);
         self.event(Kind::Vm, c.id, &c.name, "created", "");
         self.put_vm(vm);
         Ok(Outcome::Vm(c.id))
@@ -77,6 +83,7 @@ impl Cx<'_> {
         if let Some(node) = c.node {
             self.state.nodes.get(&node).ok_or_else(|| not_found(Kind::Node, node))?;
         }
+        self.check_scheduling(&c.scheduling)?;
         Ok(VmSpec {
             flavor: flavor.id,
             flavor_name: flavor.name.clone(),
@@ -87,6 +94,9 @@ impl Cx<'_> {
             node: c.node,
             availability: c.availability,
             on_no_host: c.on_no_host,
+            scheduling: c.scheduling.clone(),
+            extra_specs: flavor.extra_specs.clone(),
+            image_properties: image.properties.clone(),
         })
     }
 

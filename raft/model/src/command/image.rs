@@ -1,5 +1,7 @@
 //! Commands about images.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::id::{ImageId, NodeId};
@@ -15,6 +17,8 @@ pub struct CreateImage {
     /// Lower-case hex.
     pub sha256: String,
     pub holder: NodeId,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub properties: BTreeMap<String, String>,
 }
 
 /// A node holds an image's verified bytes now, or no longer.

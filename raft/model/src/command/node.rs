@@ -1,9 +1,13 @@
 //! Commands about nodes.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde::{Deserialize, Serialize};
 
 use crate::id::{NodeId, Revision};
 use crate::node::NodeReport;
+use crate::resources::{InventoryOverride, ResourceClass};
+use crate::scheduling::Taint;
 
 /// A new member. The id is given out by the state machine; the reply carries it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,4 +56,22 @@ pub struct RemoveNode {
     pub node: NodeId,
     #[serde(default)]
     pub confirm_node_off: bool,
+}
+
+/// Changes what an operator says of a node; `None` as a value removes the key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UpdateNode {
+    pub node: NodeId,
+    #[serde(default)]
+    pub labels: BTreeMap<String, Option<String>>,
+    /// Replaces all of them.
+    #[serde(default)]
+    pub taints: Option<BTreeSet<Taint>>,
+    /// Replaces all that were given by operators.
+    #[serde(default)]
+    pub traits: Option<BTreeSet<String>>,
+    #[serde(default)]
+    pub inventory: BTreeMap<ResourceClass, Option<InventoryOverride>>,
+    #[serde(default)]
+    pub expected: Option<Revision>,
 }

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::id::{BootId, Epoch, FlavorId, ImageId, NodeId, Revision, VmId};
-use crate::vm::{Availability, HostReason, ObservedState, OnNoHost, StopMode, WantPower};
+use crate::scheduling::Scheduling;
+use crate::vm::{Availability, HostReason, ObservedState, OnNoHost, Score, StopMode, WantPower};
 
 /// A new VM: the record is committed first, placed afterwards.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +23,16 @@ pub struct CreateVm {
     pub availability: Availability,
     #[serde(default)]
     pub on_no_host: OnNoHost,
+    #[serde(default, skip_serializing_if = "Scheduling::is_empty")]
+    pub scheduling: Scheduling,
+}
+
+/// Several VMs in one entry. `atomic`: all are created or none.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CreateVms {
+    pub items: Vec<CreateVm>,
+    #[serde(default)]
+    pub atomic: bool,
 }
 
 /// The leader's decision for waiting VMs. Each placement is re-checked at apply; with `atomic`, all
@@ -40,6 +51,19 @@ pub struct PlaceVms {
 pub struct Placement {
     pub vm: VmId,
     pub node: NodeId,
+    /// How it was chosen, for the record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub choice: Option<Choice>,
+}
+
+/// What the leader saw when it chose.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Choice {
+    /// Revision of the state decided on.
+    pub seen: Revision,
+    pub candidates: u32,
+    /// The chosen host first, then the runners-up.
+    pub scores: Vec<Score>,
 }
 
 /// The leader found no host: keep the reasons; with `give_up`, the VM goes to ERROR.

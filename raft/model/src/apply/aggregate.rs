@@ -1,0 +1,164 @@
+//! Host aggregates, and what they change about their nodes.
+
+use std::collections::BTreeMap;
+
+use imbl::OrdSet;
+
+use super::node::check_override;
+use super::{Cx, check_expected, invalid, not_found, some_names};
+use crate::aggregate::{Aggregate, ZONE_KEY};
+use crate::command::{CreateAggregate, DeleteAggregate, UpdateAggregate};
+use crate::id::NodeId;
+use crate::limits;
+use crate::reply::{Kind, Outcome, Reason};
+
+impl Cx<'_> {
+    pub(super) fn create_aggregate(&mut self, c: &CreateAggregate) -> Result<Outcome, Reason> {
+        if self.state.aggregates.contains_key(&c.id) {
+            return Err(invalid("id", "is taken"));
+        }
+        if self.state.aggregates.len() >= limits::CATALOG_MAX {
+            return Err(Reason::Limit { message: format!("at most {} aggregates", limits::CATALOG_MAX) });
+        }
+        let aggregate = Aggregate {
+            id: c.id,
+            name: c.name.clone(),
+            nodes: c.nodes.iter().copied().collect(),
+            metadata: c.metadata.clone(),
+            inventory: BTreeMap::new(),
+            created_at: self.at,
+            revision: self.revision,
+        };
+        self.check_aggregate(&aggregate)?;
+        self.check_zones_in_use(None, &aggregate)?;
+        self.event(Kind::Aggregate, c.id, &c.name, "created", "");
+        self.put_aggregate(None, aggregate);
+        Ok(Outcome::Aggregate(c.id))
+    }
+
+    pub(super) fn update_aggregate(&mut self, c: &UpdateAggregate) -> Result<Outcome, Reason> {
+        let before =
+            self.state.aggregates.get(&c.id).cloned().ok_or_else(|| not_found(Kind::Aggregate, c.id))?;
+        check_expected(c.expected, before.revision)?;
+        let mut aggregate = before.clone();
+        if let Some(name) = &c.name {
+            aggregate.name.clone_from(name);
+        }
+        aggregate.nodes.extend(c.add_nodes.iter().copied());
+        for node in &c.remove_nodes {
+            if aggregate.nodes.remove(node).is_none() {
+                return Err(invalid("remove_nodes", format!("node {node} is not in it")));
+            }
+        }
+        change(&mut aggregate.metadata, &c.metadata);
+        for class in c.inventory.keys() {
+            limits::resource_class("inventory", class)?;
+        }
+        c.inventory.iter().try_for_each(|(class, change)| check_override(class, change.as_ref()))?;
+        change(&mut aggregate.inventory, &c.inventory);
+        aggregate.revision = self.revision;
+        self.check_aggregate(&aggregate)?;
+        self.check_zones_in_use(Some(&before), &aggregate)?;
+        self.event(Kind::Aggregate, c.id, &aggregate.name, "changed", "");
+        self.put_aggregate(Some(before), aggregate);
+        Ok(Outcome::Aggregate(c.id))
+    }
+
+    pub(super) fn delete_aggregate(&mut self, c: &DeleteAggregate) -> Result<Outcome, Reason> {
+        let aggregate =
+            self.state.aggregates.get(&c.id).cloned().ok_or_else(|| not_found(Kind::Aggregate, c.id))?;
+        check_expected(c.expected, aggregate.revision)?;
+        let nodes = aggregate.nodes.iter().filter_map(|id| self.state.nodes.get(id));
+        let by = some_names(nodes.map(|node| node.name.as_str()));
+        if !by.is_empty() {
+            return Err(Reason::InUse { kind: Kind::Aggregate, name: aggregate.name, by });
+        }
+        self.state.aggregates.remove(&c.id);
+        self.event(Kind::Aggregate, c.id, &aggregate.name, "deleted", "");
+        Ok(Outcome::Aggregate(c.id))
+    }
+
+    fn check_aggregate(&self, aggregate: &Aggregate) -> Result<(), Reason> {
+        limits::name("name", &aggregate.name)?;
+        limits::map("metadata", &aggregate.metadata)?;
+        limits::count("inventory", aggregate.inventory.len())?;
+        if let Some(zone) = aggregate.zone() {
+            limits::name("metadata.availability_zone", zone)?;
+        }
+        let others = || self.state.aggregates.values().filter(|other| other.id != aggregate.id);
+        if others().any(|other| other.name == aggregate.name) {
+            return Err(Reason::NameTaken { kind: Kind::Aggregate, name: aggregate.name.clone() });
+        }
+        for id in &aggregate.nodes {
+            let node = self.state.nodes.get(id).ok_or_else(|| not_found(Kind::Node, id))?;
+            let Some(zone) = aggregate.zone() else { continue };
+            let elsewhere = others().find(|other| {
+                other.nodes.contains(id) && other.zone().is_some_and(|other_zone| other_zone != zone)
+            });
+            if let Some(other) = elsewhere {
+                let message =
+                    format!("node `{}` is in another zone by aggregate `{}`", node.name, other.name);
+                return Err(invalid("nodes", message));
+            }
+        }
+        Ok(())
+    }
+
+    /// A node does not change its zone under VMs that were created for that zone.
+    fn check_zones_in_use(&self, before: Option<&Aggregate>, after: &Aggregate) -> Result<(), Reason> {
+        let empty = OrdSet::new();
+        let nodes_before = before.map_or(&empty, |before| &before.nodes);
+        for id in nodes_before.clone().union(after.nodes.clone()) {
+            let zone_before = self.state.zone_of(id);
+            let zone_after = if after.nodes.contains(&id) && after.zone().is_some() {
+                after.zone()
+            } else {
+                self.state.zone_without(id, after.id)
+            };
+            let zone_after = zone_after.unwrap_or(crate::aggregate::DEFAULT_ZONE);
+            if zone_after == zone_before {
+                continue;
+            }
+            let bound = self.state.vms_on(id).filter(|vm| vm.spec.scheduling.availability_zone.is_some());
+            let by = some_names(bound.map(|vm| vm.name.as_str()));
+            if !by.is_empty() {
+                return Err(Reason::InUse {
+                    kind: Kind::Aggregate,
+                    name: format!("{ZONE_KEY}={zone_before}"),
+                    by,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn put_aggregate(&mut self, before: Option<Aggregate>, aggregate: Aggregate) {
+        let mut touched = before.map(|before| before.nodes).unwrap_or_default();
+        touched.extend(aggregate.nodes.iter().copied());
+        self.state.aggregates.insert(aggregate.id, aggregate);
+        for node in touched {
+            self.refresh_inventory(node);
+        }
+    }
+
+    /// Works out anew what a node offers; called whenever one of its sources changed.
+    pub(super) fn refresh_inventory(&mut self, id: NodeId) {
+        let Some(mut node) = self.state.nodes.get(&id).cloned() else { return };
+        node.inventory = self.state.inventory_of(id);
+        self.state.nodes.insert(id, node);
+    }
+}
+
+/// Sets the keys with a value and removes those without.
+pub(super) fn change<K: Ord + Clone, V: Clone>(map: &mut BTreeMap<K, V>, changes: &BTreeMap<K, Option<V>>) {
+    for (key, value) in changes {
+        match value {
+            Some(value) => {
+                map.insert(key.clone(), value.clone());
+            }
+            None => {
+                map.remove(key);
+            }
+        }
+    }
+}

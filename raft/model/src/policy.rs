@@ -1,0 +1,90 @@
+//! The scheduler's policy, replicated so that every future leader decides alike: which filters are asked,
+//! in which order, and how much each weigher counts. The names are fixed here; `holm-sched` has the code
+//! behind each, and a test there that none is missing.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::Revision;
+
+/// All filters, in their default order; the second says whether it is on by default (Nova's defaults, and
+/// Capacity, AvailabilityZone, NodeSelector, Taints). Those of [`REQUIRED`] cannot be switched off: apply
+/// asks them too.
+pub const FILTERS: &[(&str, bool)] = &[
+    ("ComputeStatus", true),
+    ("RequestedNode", true),
+    ("Excluded", true),
+    ("AvailabilityZone", true),
+    ("NodeSelector", true),
+    ("Taints", true),
+    ("ComputeCapabilities", true),
+    ("Traits", true),
+    ("ImageProperties", true),
+    ("ServerGroup", true),
+    ("SameHost", true),
+    ("DifferentHost", true),
+    ("Capacity", true),
+    ("AggregateExtraSpecs", false),
+    ("AggregateImagePropertiesIsolation", false),
+    ("AggregateMultiTenancyIsolation", false),
+    ("IsolatedHosts", false),
+    ("NumInstances", false),
+    ("IoOps", false),
+    ("SimpleCidrAffinity", false),
+];
+
+/// Filters whose rules apply checks again.
+pub const REQUIRED: &[&str] = &["ComputeStatus", "RequestedNode", "Excluded", "ServerGroup", "Capacity"];
+
+/// All weighers with their default multiplier in thousandths (Nova's defaults; 0 is off).
+pub const WEIGHERS: &[(&str, i64)] = &[
+    ("Ram", 1000),
+    ("Cpu", 1000),
+    ("Disk", 1000),
+    ("IoOps", -1000),
+    ("NumInstances", 0),
+    ("SoftAffinity", 1000),
+    ("SoftAntiAffinity", 1000),
+    ("BuildFailure", 1_000_000),
+    ("ImageLocality", 1000),
+    ("HypervisorVersion", 1000),
+    ("Load", 0),
+    ("PreferNoSchedule", 1000),
+];
+
+/// Greatest multiplier, either sign, in thousandths.
+pub const MULTIPLIER_MAX: i64 = 1_000_000_000;
+
+/// The policy in force.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SchedulerPolicy {
+    /// Enabled filters, in the order they are asked.
+    pub filters: Vec<String>,
+    /// Multipliers in thousandths; a weigher that is not named is off.
+    pub weighers: BTreeMap<String, i64>,
+    /// Numbers some filters take: `max_instances_per_host`, `max_io_ops_per_host`.
+    pub max_instances_per_host: u32,
+    pub max_io_ops_per_host: u32,
+    /// `IsolatedHosts`: images that run on the isolated nodes, and nothing else there.
+    pub isolated_images: Vec<String>,
+    pub isolated_nodes: Vec<String>,
+    /// When it was set; the revision of the cluster's birth for the default.
+    pub revision: Revision,
+}
+
+impl Default for SchedulerPolicy {
+    fn default() -> Self {
+        let on = FILTERS.iter().filter(|(_, on)| *on);
+        let weigh = WEIGHERS.iter().filter(|(_, multiplier)| *multiplier != 0);
+        Self {
+            filters: on.map(|(name, _)| (*name).to_owned()).collect(),
+            weighers: weigh.map(|(name, multiplier)| ((*name).to_owned(), *multiplier)).collect(),
+            max_instances_per_host: 50,
+            max_io_ops_per_host: 8,
+            isolated_images: Vec::new(),
+            isolated_nodes: Vec::new(),
+            revision: Revision::default(),
+        }
+    }
+}
