@@ -29,11 +29,12 @@ pub fn capture(command: &mut Command) -> anyhow::Result<String> {
     let stdout = read_aside(child.0.stdout.take());
     let stderr = read_aside(child.0.stderr.take());
     let status = child.wait(&line(command))?;
-    let stdout = stdout.join().unwrap_or_default();
+    let (stdout, stderr) = (stdout.join().unwrap_or_default(), stderr.join().unwrap_or_default());
     if !status.success() {
-        let stderr = stderr.join().unwrap_or_default();
         bail!("{} failed ({}): {}", line(command), ended(status), stderr.trim());
     }
+    // Warnings of a command that succeeded.
+    eprint!("{stderr}");
     Ok(stdout)
 }
 
