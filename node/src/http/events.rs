@@ -27,14 +27,14 @@ use super::read::Snapshot;
 use crate::app::Shared;
 
 pub fn routes() -> OpenApiRouter<Shared> {
-    OpenApiRouter::new().routes(routes!(events))
+    OpenApiRouter::new().routes(routes!(since))
 }
 
 /// Events after a revision. As a stream, each `id` is a revision to resume from (`Last-Event-ID`); one in
 /// the future is waited for.
 #[utoipa::path(get, path = "/v1/events", tag = "events", params(EventsQuery),
     responses((status = 200, content((Event = "text/event-stream"), (List<Event> = "application/json")))))]
-async fn events(
+async fn since(
     State(app): State<Shared>,
     headers: HeaderMap,
     Query(query): Query<EventsQuery>,

@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 use super::answer::Answer;
 use super::extract::{Change, Named, NoBody, Query, drain};
-use super::openapi::WriteHeaders;
+use super::openapi::{MatchHeader, WriteHeaders};
 use super::page::Page;
 use super::problem::{Failure, Result};
 use super::proxy::{forward, was_forwarded};
@@ -215,7 +215,7 @@ async fn show(
 
 /// Delete an image. Refused while a VM uses it.
 #[utoipa::path(delete, path = "/v1/images/{image}", tag = "images",
-    params(("image" = String, Path, description = "Name or id"), WriteHeaders),
+    params(("image" = String, Path, description = "Name or id"), WriteHeaders, MatchHeader),
     responses((status = 202, body = Deleted)))]
 async fn delete(
     State(app): State<Shared>,
