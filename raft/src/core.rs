@@ -48,6 +48,11 @@ impl Core {
         self.stopping.load(Ordering::Relaxed)
     }
 
+    /// There is no point in trying again here.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.is_stopping() || self.peers.told_removed()
+    }
+
     /// The applied state, as of now.
     pub(crate) fn state(&self) -> Arc<Published> {
         Arc::clone(&self.published.borrow())

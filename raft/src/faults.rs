@@ -58,11 +58,11 @@ mod planted {
 }
 
 #[cfg(feature = "planted-faults")]
+pub(crate) use planted::{before_apply, keeps_values_whole, skips_sync};
+#[cfg(feature = "planted-faults")]
 pub use planted::{
     commit_entry_of_the_future, keep_values_whole, panic_in_apply, panic_in_core, skip_sync, stop_abruptly,
 };
-#[cfg(feature = "planted-faults")]
-pub(crate) use planted::{before_apply, keeps_values_whole, skips_sync};
 
 #[cfg(not(feature = "planted-faults"))]
 mod none {

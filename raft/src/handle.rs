@@ -174,7 +174,7 @@ impl Handle {
                 Ok(Err(why)) => why,
                 Err(_) => "no quorum confirmed it in time".to_owned(),
             };
-            if Instant::now() + PAUSE >= deadline || self.core.peers.told_removed() {
+            if Instant::now() + PAUSE >= deadline || self.core.is_leaving() {
                 return Err(ReadError(why));
             }
             sleep(PAUSE).await;

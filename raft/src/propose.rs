@@ -52,7 +52,7 @@ impl Core {
                 }
                 unknown = Some(why.clone());
             }
-            if Instant::now() + PAUSE >= deadline || self.peers.told_removed() {
+            if Instant::now() + PAUSE >= deadline || self.is_leaving() {
                 return Err(match unknown {
                     Some(why) => ProposeError::Unknown(why),
                     None => ProposeError::Unavailable(why),
