@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::http::header;
+use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
 use holm_api::Problem;
@@ -58,6 +58,13 @@ pub fn complete(mut document: OpenApi) -> OpenApi {
             // Handlers are named within their module; ids must be unique in the document.
             let resource = operation.tags.iter().flatten().next().cloned().unwrap_or_default();
             operation.operation_id = operation.operation_id.take().map(|id| format!("{resource}_{id}"));
+            for (status, response) in &mut operation.responses.responses {
+                if let RefOr::T(response) = response
+                    && response.description.is_empty()
+                {
+                    response.description = reason(status).to_owned();
+                }
+            }
             let mut problem = Response::new("The request failed");
             let content = Content::new(Some(Ref::from_schema_name("Problem")));
             problem.content.insert(MEDIA_TYPE.to_owned(), RefOr::T(content));
@@ -65,6 +72,11 @@ pub fn complete(mut document: OpenApi) -> OpenApi {
         }
     }
     document
+}
+
+fn reason(status: &str) -> &'static str {
+    let status = status.parse().ok().and_then(|status| StatusCode::from_u16(status).ok());
+    status.and_then(|status| status.canonical_reason()).unwrap_or("The answer")
 }
 
 /// The route that serves it.
