@@ -6,6 +6,7 @@
 //! reader or daemon holds up nothing. The daemon may be killed and replaced at any moment.
 
 mod bounded_log;
+pub(crate) mod cgroup;
 pub mod client;
 mod console;
 mod control;
@@ -23,8 +24,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
-use nix::unistd::ForkResult;
-
+use self::cgroup::{Fork, Group};
 use self::setup::Args;
 use crate::cloud_hypervisor::config::RunSpec;
 use crate::durable;
@@ -113,18 +113,18 @@ fn bind(path: &Path) -> Result<UnixListener, Refusal> {
 /// Forks the shim and waits for its word.
 fn fork(prepared: Prepared) -> Result<(), Refusal> {
     let (reader, writer) = std::io::pipe().map_err(|e| format!("no pipe: {e}"))?;
-    // SAFETY: this process has one thread, so the child may do anything.
-    match unsafe { nix::unistd::fork() } {
+    let group = Group::make(&prepared.spec.start.vm.to_string());
+    match cgroup::fork_into(group) {
         Err(e) => Err(format!("the shim cannot be forked: {e}")),
-        Ok(ForkResult::Parent { .. }) => {
+        Ok(Fork::Parent) => {
             drop(writer);
             drop(prepared);
             await_ready(File::from(std::os::fd::OwnedFd::from(reader)))
         }
-        Ok(ForkResult::Child) => {
+        Ok(Fork::Child(group)) => {
             drop(reader);
             let mut writer = File::from(std::os::fd::OwnedFd::from(writer));
-            match run::Run::begin(prepared) {
+            match run::Run::begin(prepared, group) {
                 Ok(run) => {
                     // Nobody listens any more when the daemon was killed meanwhile; the run goes on.
                     let _ = writer.write_all(READY);

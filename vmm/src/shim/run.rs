@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use nix::sys::signalfd::SignalFd;
 
+use super::cgroup;
 use super::console::{Console, FarEnd, set_nonblocking};
 use super::control::{Control, Demand, PROBE_PATIENCE};
 use super::poll::{PollSet, Token};
@@ -63,12 +64,14 @@ pub struct Run {
 
 impl Run {
     /// Writes the run down, forks the VMM and sends it the first call. Called in the forked child.
-    pub(super) fn begin(prepared: Prepared) -> Result<Self, Refusal> {
+    pub(super) fn begin(prepared: Prepared, cgroup: Result<PathBuf, String>) -> Result<Self, Refusal> {
         let dir = prepared.dir;
         setup::detach(&dir.file("shim.log")).map_err(|e| format!("the shim cannot detach: {e}"))?;
         let signals = setup::catch_signals().map_err(|e| format!("no signal descriptor: {e}"))?;
         setup::protect_from_oom_killer();
-        let vm = prepared.spec.start.vm.to_string();
+        let cgroup = cgroup
+            .inspect_err(|why| note(&format!("{why}: this shim stays in the cgroup of the daemon")))
+            .ok();
         let mut record = ShimRecord {
             version: FORMAT,
             epoch: prepared.spec.start.epoch,
@@ -79,7 +82,7 @@ impl Run {
             api_socket: prepared.run_dir.join(API_SOCKET),
             control_socket: prepared.run_dir.join(CONTROL_SOCKET),
             console_socket: prepared.run_dir.join(CONSOLE_SOCKET),
-            cgroup: setup::enter_own_cgroup(&vm),
+            cgroup,
         };
         // A run that was lost with its host may begin again under the same number.
         dir.clear_exit().map_err(|e| format!("exit.json cannot be removed: {e}"))?;
@@ -447,6 +450,6 @@ fn clean_up(run_dir: &std::path::Path, record: &ShimRecord) {
     }
     let _ = std::fs::remove_dir(run_dir);
     if let Some(group) = &record.cgroup {
-        setup::leave_cgroup(group);
+        cgroup::leave(group);
     }
 }
