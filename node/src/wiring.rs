@@ -94,7 +94,7 @@ async fn serve(config: Config, data_dir: &Path) -> Result<()> {
         "started"
     );
 
-    let stop = CancellationToken::new();
+    let stop = app.stopping.clone();
     let tasks = TaskTracker::new();
     let socket = config.run_dir.join("api.sock");
     start_http(&app, api, &socket, &stop, &tasks)?;

@@ -9,7 +9,7 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::sse::{self, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use futures::{Stream, stream};
+use futures::{Stream, StreamExt, stream};
 use holm_api::{Code, Event, EventsQuery, List};
 use holm_model::event::Since;
 use holm_model::{Revision, State as Model};
@@ -53,6 +53,7 @@ async fn since(
     let since = resume(&headers)?.or(query.since.map(Revision)).unwrap_or(state.revision);
     happened(state, since)?;
     let stream = Follow { updates: app.raft.watch(), since, ready: VecDeque::new(), done: false }.stream();
+    let stream = stream.take_until(app.stopping.clone().cancelled_owned());
     Ok(Sse::new(stream).keep_alive(KeepAlive::default()).into_response())
 }
 
