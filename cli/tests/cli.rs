@@ -157,7 +157,7 @@ async fn a_create_waits_and_stays_quiet_in_a_pipe() {
     let create = ["vm", "create", "web", "--flavor", "small", "--image", "guest", "--endpoint", &endpoint];
     let output = run(&create).await;
     assert_eq!((code(&output), stderr(&output)), (0, String::new()));
-    assert_eq!(stdout(&output), "VM web is ACTIVE on n1\n");
+    assert!(stdout(&output).starts_with("VM web is ACTIVE on n1 after "), "{}", stdout(&output));
     let body: Value = serde_json::from_slice(&server.got()[0].body).unwrap();
     assert_eq!(
         body,
@@ -191,6 +191,46 @@ async fn a_create_that_ends_in_error_is_exit_code_1() {
         "{}",
         stderr(&output)
     );
+}
+
+#[tokio::test]
+async fn ctrl_c_ends_the_waiting_and_says_what_is_left() {
+    let (server, endpoint) = cluster(|got| match got.target.as_str() {
+        "/v1/vms" => Act::json(202, &vm("BUILD", Some("scheduling"))),
+        target if target.starts_with("/v1/events") => Act::Stream("text/event-stream", ":\n\n".into()),
+        _ => Act::json(200, &vm("BUILD", Some("scheduling"))),
+    })
+    .await;
+    let mut create = holm(&["vm", "create", "web", "--flavor", "f", "--image", "i", "--endpoint", &endpoint]);
+    let child = create.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("holm can be started");
+    let pid = i32::try_from(child.id().expect("it runs")).expect("process ids fit");
+    // Once it reads the record again, it is surely waiting.
+    while server.got().len() < 3 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGINT)
+        .expect("it runs");
+    let ended = tokio::time::timeout(Duration::from_secs(30), child.wait_with_output());
+    let output = ended.await.expect("holm ends").expect("holm can be waited for");
+    assert_eq!(code(&output), 3);
+    assert_eq!(
+        stderr(&output),
+        "error: VM `web`: not waited for any longer; it is left as it is: scheduling\n  \
+         hint: the cluster goes on; look with `holm vm explain web`\n"
+    );
+}
+
+#[tokio::test]
+async fn one_vm_that_cannot_be_deleted_does_not_keep_the_others() {
+    let (server, endpoint) = cluster(|got| match (got.method.as_str(), got.target.as_str()) {
+        ("DELETE", "/v1/vms/b") => Act::json(202, &json!({"id": "00", "name": "b", "revision": 9})),
+        _ => Act::problem(404, "not_found", "there is no such VM"),
+    })
+    .await;
+    let output = run(&["vm", "delete", "a", "b", "--endpoint", &endpoint]).await;
+    assert_eq!((code(&output), stdout(&output)), (1, "VM b deleted\n".into()));
+    assert!(stderr(&output).starts_with("error: there is no such VM\n"), "{}", stderr(&output));
+    assert_eq!(server.got().iter().filter(|got| got.method == "DELETE").count(), 2);
 }
 
 #[tokio::test]

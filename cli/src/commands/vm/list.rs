@@ -61,9 +61,8 @@ async fn watch(cx: &Context, query: &VmListQuery) -> Result<(), Error> {
             Err(error) => return Err(error),
         }
         let changed = async {
-            while events.next().await?.kind == EventKind::Vm {
-                break;
-            }
+            // A node's going shows at its VMs too.
+            while !matches!(events.next().await?.kind, EventKind::Vm | EventKind::Node) {}
             Ok::<_, Error>(())
         };
         if let Ok(Err(_)) = timeout(PAUSE, changed).await {
