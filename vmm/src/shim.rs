@@ -31,7 +31,7 @@ use crate::durable;
 use crate::vm_dir::{Lock, VmDir};
 use crate::{host, last_run};
 
-pub use bounded_log::previous as previous_log;
+pub(crate) use bounded_log::{BoundedLog, previous as previous_log};
 
 /// Names of the sockets in a VM's run directory.
 pub const CONTROL_SOCKET: &str = "shim.sock";

@@ -35,6 +35,9 @@ const FRESH: Duration = Duration::from_secs(1);
 const TERM_PATIENCE: Duration = Duration::from_secs(3);
 /// How long a guest may take to power off when the host goes down.
 const HOST_STOP_GRACE: Duration = Duration::from_secs(60);
+/// From the loss of the API connection during a start to giving the start up, unless the VMM's exit explains
+/// it first.
+const LOST_PATIENCE: Duration = Duration::from_secs(2);
 /// How often the VMM's log is looked at.
 const TRIM_PERIOD: Duration = Duration::from_secs(30);
 
@@ -58,6 +61,8 @@ pub struct Run {
     grace: Duration,
     grace_until: Option<Instant>,
     kill_at: Option<Instant>,
+    /// When a start whose connection broke is given up.
+    lost_at: Option<Instant>,
     last_word: Option<Instant>,
     trim_at: Instant,
 }
@@ -123,6 +128,7 @@ impl Run {
             grace: Duration::ZERO,
             grace_until: None,
             kill_at: None,
+            lost_at: None,
             last_word: None,
             trim_at: now + TRIM_PERIOD,
         })
@@ -153,7 +159,8 @@ impl Run {
         }
         self.console.register(&mut set);
         self.control.register(&mut set);
-        let deadlines = [self.grace_until, self.kill_at, self.control.deadline(), Some(self.trim_at)];
+        let deadlines =
+            [self.grace_until, self.kill_at, self.lost_at, self.control.deadline(), Some(self.trim_at)];
         let now = Instant::now();
         let timeout = match deadlines.into_iter().flatten().min() {
             _ if self.api.is_stuck() => Some(Duration::ZERO),
@@ -193,6 +200,11 @@ impl Run {
         if self.kill_at.is_some_and(|at| now >= at) {
             self.kill_at = None;
             self.vmm.signal(libc::SIGKILL);
+        }
+        if self.lost_at.is_some_and(|at| now >= at) {
+            self.lost_at = None;
+            let reason = "Cloud Hypervisor broke its API connection while the VM was being started";
+            self.step(Input::StartFailed { reason: reason.to_owned() });
         }
         if self.control.deadline().is_some_and(|at| now >= at) {
             let status = self.status(now);
@@ -283,8 +295,12 @@ impl Run {
                     let status = self.status(now);
                     self.control.answer_probes(&status, now, true);
                 }
-                // A broken connection: the process is going, and its exit says more.
-                (call, Err(e)) => note(&format!("{}: {e}", call.name())),
+                // Mostly the process is going, and its exit says more.
+                (call @ (Call::Create(_) | Call::Boot), Err(e)) => {
+                    note(&format!("{}: {e}", call.name()));
+                    self.lost_at = Some(now + LOST_PATIENCE);
+                }
+                (Call::PowerButton, Err(e)) => note(&format!("vm.power-button: {e}")),
                 (Call::PowerButton, Ok(_)) => {}
             }
         }

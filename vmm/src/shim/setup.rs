@@ -54,6 +54,8 @@ pub fn note(text: &str) {
 /// Cuts every tie to whoever started this process.
 pub fn detach(log: &Path) -> io::Result<()> {
     nix::unistd::setsid()?;
+    // Console logs are nobody else's business.
+    nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
     let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
     let log = OpenOptions::new().create(true).write(true).truncate(true).open(log)?;
     for (file, fd) in [(&null, 0), (&null, 1), (&log, 2)] {
