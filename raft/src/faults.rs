@@ -39,9 +39,10 @@ mod planted {
         let _ = handle.core().raft.client_write(Data::of_the_future()).await;
     }
 
-    /// Stops without handing over leadership, as a crash would.
+    /// Stops without handing over leadership, and without marking how far the log is committed, as a crash would.
     pub async fn stop_abruptly(handle: &Handle) {
-        handle.end().await;
+        handle.end_tasks().await;
+        handle.core().store.abandon().await;
     }
 
     pub(crate) fn skips_sync() -> bool {

@@ -1,7 +1,7 @@
 //! The hard rules of placement, in one place: the scheduler's filters and apply ask the same functions,
 //! so they can never disagree for ever.
 
-use crate::node::Node;
+use crate::node::{HypervisorKind, Node};
 use crate::resources::{ResourceClass, Resources};
 use crate::vm::{VMM_OVERHEAD_MIB, Vm, VmSpec};
 
@@ -17,7 +17,7 @@ pub fn claim_of(spec: &VmSpec) -> Resources {
 /// A refusal by one rule, in words with the numbers that led to it.
 pub type Refusal = String;
 
-/// `ComputeStatus`: the node is up, enabled and has reported what it is.
+/// `ComputeStatus`: the node is up, enabled, has reported what it is, and its hypervisor can work.
 pub fn compute_status(node: &Node) -> Result<(), Refusal> {
     if !node.up {
         return Err(match node.report {
@@ -30,6 +30,12 @@ pub fn compute_status(node: &Node) -> Result<(), Refusal> {
             Some(reason) => format!("the node is cordoned: {reason}"),
             None => "the node is cordoned".to_owned(),
         });
+    }
+    if let Some(hypervisor) = node.report.as_ref().map(|report| &report.hypervisor)
+        && hypervisor.kind == HypervisorKind::CloudHypervisor
+        && !hypervisor.reason.is_empty()
+    {
+        return Err(format!("its hypervisor cannot run VMs: {}", hypervisor.reason));
     }
     Ok(())
 }
