@@ -8,6 +8,7 @@ pub mod cluster;
 pub mod daemon;
 pub mod events;
 pub mod process;
+pub mod real;
 pub mod scratch;
 pub mod vms;
 pub mod wait;
