@@ -61,10 +61,10 @@ fn reason(vm: &Vm) -> &str {
 }
 
 /// Waits for ERROR, or SHUTOFF, with nothing under way.
-async fn wait_ended(client: &Client, vm: &str, status: VmStatus) -> Result<Vm> {
-    let (address, path) = (client.address(), format!("/v1/vms/{vm}"));
+async fn wait_ended(cluster: &Cluster, vm: &str, status: VmStatus) -> Result<Vm> {
+    let path = format!("/v1/vms/{vm}");
     wait_for(&format!("{vm} to be {status}"), LIMIT, || async {
-        let vm: Vm = Client::new(address).get(&path).await?;
+        let vm: Vm = cluster.daemons[0].client().get(&path).await?;
         Ok((vm.status == status && vm.task_state.is_none()).then_some(vm))
     })
     .await
@@ -78,9 +78,8 @@ async fn a_vm_boots_stops_starts_reboots_and_goes() -> Result<()> {
     let (cluster, mut client) = cluster("banner").await?;
     client.create_vm("a", "guest").await?;
     client.wait_status("a", VmStatus::Active, LIMIT).await?;
-    let address = client.address();
     wait_for("the banner", LIMIT, || async {
-        Ok(log(&mut Client::new(address), "a").await?.contains(BANNER).then_some(()))
+        Ok(log(&mut cluster.daemons[0].client(), "a").await?.contains(BANNER).then_some(()))
     })
     .await?;
     let first = cluster.vmms();
@@ -112,7 +111,7 @@ async fn a_guest_that_powers_off_at_once_is_shutoff_with_the_reason() -> Result<
     }
     let (cluster, mut client) = cluster("poweroff").await?;
     client.create_vm("a", "guest").await?;
-    let vm = wait_ended(&client, "a", VmStatus::Shutoff).await?;
+    let vm = wait_ended(&cluster, "a", VmStatus::Shutoff).await?;
     assert!(reason(&vm).contains("guest"), "{:?}", vm.fault);
     assert_eq!(cluster.vmms(), []);
     end(cluster, client).await
@@ -125,7 +124,7 @@ async fn a_guest_that_resets_in_a_loop_is_in_error_with_the_reason() -> Result<(
     }
     let (cluster, mut client) = cluster("reset").await?;
     client.create_vm("a", "guest").await?;
-    let vm = wait_ended(&client, "a", VmStatus::Error).await?;
+    let vm = wait_ended(&cluster, "a", VmStatus::Error).await?;
     assert!(reason(&vm).contains("resets in a loop"), "{:?}", vm.fault);
     assert_eq!(cluster.vmms(), []);
     end(cluster, client).await
@@ -140,7 +139,7 @@ async fn a_vmm_that_is_killed_leaves_an_error_and_starts_again_when_asked() -> R
     client.create_vm("a", "guest").await?;
     client.wait_status("a", VmStatus::Active, LIMIT).await?;
     cluster.vmms().first().expect("one VMM runs").kill()?;
-    let vm = wait_ended(&client, "a", VmStatus::Error).await?;
+    let vm = wait_ended(&cluster, "a", VmStatus::Error).await?;
     assert!(reason(&vm).contains("signal 9") || reason(&vm).contains("SIGKILL"), "{:?}", vm.fault);
     client.post::<Vm>("/v1/vms/a/start", json!({})).await?;
     client.wait_status("a", VmStatus::Active, LIMIT).await?;
@@ -157,10 +156,10 @@ async fn a_vmm_that_does_not_answer_is_not_restarted_for_that() -> Result<()> {
     client.wait_status("a", VmStatus::Active, LIMIT).await?;
     let before = cluster.vmms();
     let stopped = Stopped::new(before[0].pid)?;
-    let address = client.address();
+    let daemon = &cluster.daemons[0];
     let observed = |wanted: ObservedState| async move {
         wait_for(&format!("the node to say {wanted:?}"), LIMIT, || async {
-            let vm: Vm = Client::new(address).get("/v1/vms/a").await?;
+            let vm: Vm = daemon.client().get("/v1/vms/a").await?;
             Ok(vm.observed.as_ref().is_some_and(|observed| observed.state == wanted).then_some(vm))
         })
         .await
@@ -185,7 +184,7 @@ async fn a_vmm_that_crashes_at_start_is_quoted_in_the_error() -> Result<()> {
         exit 1\n";
     let (cluster, mut client, _dir) = cluster_with_stand_in(script).await?;
     client.create_vm("a", "guest").await?;
-    let vm = wait_ended(&client, "a", VmStatus::Error).await?;
+    let vm = wait_ended(&cluster, "a", VmStatus::Error).await?;
     assert!(reason(&vm).contains("the flux capacitor is missing"), "{:?}", vm.fault);
     assert_eq!(vm.excluded.len(), 1, "the only host was tried: {:?}", vm.excluded);
     assert_eq!((vm.node, vm.epoch), (None, None), "the claim was given back");
@@ -199,9 +198,8 @@ async fn a_node_with_too_old_a_vmm_takes_no_vms_and_says_why() -> Result<()> {
     }
     let script = "#!/bin/sh\necho cloud-hypervisor v40.0\n";
     let (cluster, mut client, _dir) = cluster_with_stand_in(script).await?;
-    let address = client.address();
     let node = wait_for("the node's report", LIMIT, || async {
-        let node: Node = Client::new(address).get("/v1/nodes/n1").await?;
+        let node: Node = cluster.daemons[0].client().get("/v1/nodes/n1").await?;
         Ok(node.hypervisor.is_some().then_some(node))
     })
     .await?;
@@ -210,7 +208,7 @@ async fn a_node_with_too_old_a_vmm_takes_no_vms_and_says_why() -> Result<()> {
 
     let body = json!({"name": "a", "flavor": "tiny", "image": "guest", "on_no_host": "fail"});
     client.post::<Vm>("/v1/vms", body).await?;
-    let vm = wait_ended(&client, "a", VmStatus::Error).await?;
+    let vm = wait_ended(&cluster, "a", VmStatus::Error).await?;
     assert!(vm.refusals.iter().any(|refusal| refusal.message.contains("v40.0")), "{:?}", vm.refusals);
     end(cluster, client).await
 }
