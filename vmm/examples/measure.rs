@@ -1,6 +1,6 @@
 //! Measures what Holm adds to a bare Cloud Hypervisor on this machine: start to first console byte, many
 //! starts at once, adoption, memory of a shim. Run it as `cargo run -p holm-vmm --example measure`, after
-//! `cargo build -p holm-vmm` made the shim.
+//! `cargo build -p holm-vmm` made the shim; or name another shim, `measure path/to/holmd shim`.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use holm_model::{Epoch, Revision, VmId};
 use holm_vmm::cloud_hypervisor::{Settings, ShimCommand, bare, detect};
 use holm_vmm::hypervisor::{Boot, Instance, InstanceState, Observation, StartSpec};
 use holm_vmm::test_guest::{Variant, elf};
-use holm_vmm::{CloudHypervisor, Hypervisor};
+use holm_vmm::{CloudHypervisor, Hypervisor, host};
 
 const ROUNDS: u128 = 30;
 const PARALLEL: u128 = 20;
@@ -33,6 +33,7 @@ async fn main() {
         .collect();
     show("bare: process start to first byte", bare);
 
+    let _guard = KillLeftovers(root.path().join("vms"));
     let driver = driver(root.path());
     let mut times = Vec::new();
     for n in 0..ROUNDS {
@@ -61,6 +62,7 @@ async fn main() {
     let record = root.path().join("vms").join(vm(100).to_string()).join("shim.json");
     let record: serde_json::Value =
         serde_json::from_slice(&std::fs::read(record).expect("shim.json")).expect("json");
+    until_locked(&record["shim"]["pid"]).await;
     for role in ["shim", "vmm"] {
         println!("{role} private memory: {} KiB", private_kib(&record[role]["pid"]));
     }
@@ -70,6 +72,26 @@ async fn main() {
         stopped.expect("stopped");
     }
     println!("{PARALLEL} forced stops at once: {:.1} ms", ms(begun.elapsed()));
+}
+
+/// Ends the shims of a measurement that was cut short, and with them their VMMs.
+struct KillLeftovers(PathBuf);
+
+impl Drop for KillLeftovers {
+    fn drop(&mut self) {
+        for entry in std::fs::read_dir(&self.0).into_iter().flatten().flatten() {
+            let Ok(bytes) = std::fs::read(entry.path().join("shim.json")) else { continue };
+            let Ok(record) = serde_json::from_slice::<serde_json::Value>(&bytes) else { continue };
+            let (pid, start) = (record["shim"]["pid"].as_u64(), record["shim"]["start_ticks"].as_u64());
+            if let Some(pid) = pid
+                && start.is_some()
+                && host::process_start_ticks(pid as u32) == start
+            {
+                // SAFETY: a plain system call.
+                unsafe { libc::kill(pid as i32, libc::SIGKILL) };
+            }
+        }
+    }
 }
 
 /// From the call to the first byte in the console log.
@@ -88,12 +110,14 @@ async fn first_byte(driver: &CloudHypervisor, spec: StartSpec, log: &Path) -> Du
 }
 
 fn driver(root: &Path) -> CloudHypervisor {
-    let built: PathBuf = std::env::current_exe().expect("this program");
-    let shim = built.parent().and_then(Path::parent).expect("target directory").join("holm-vmm-shim");
+    let mut args = std::env::args_os().skip(1);
+    let built = std::env::current_exe().expect("this program");
+    let own = built.parent().and_then(Path::parent).expect("target directory").join("holm-vmm-shim");
+    let exe = args.next().map_or(own, PathBuf::from);
     CloudHypervisor::new(Settings {
         vm_dir: root.join("vms"),
         run_dir: root.join("run"),
-        shim: ShimCommand { exe: shim, args: Vec::new() },
+        shim: ShimCommand { exe, args: args.collect() },
         vmm_binary: None,
         firmware: None,
         vmm_user: None,
@@ -116,6 +140,18 @@ fn spec(n: u128, kernel: &Path) -> StartSpec {
         disk_gib: 0,
         boot: Boot::Kernel { kernel: kernel.to_owned() },
         cmdline: None,
+    }
+}
+
+/// Waits until the process has locked its memory, where it is allowed to.
+async fn until_locked(pid: &serde_json::Value) {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    let locked = || {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        status.lines().any(|line| line.starts_with("VmLck:") && !line.contains(" 0 kB"))
+    };
+    while !locked() && Instant::now() < deadline {
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 

@@ -5,11 +5,13 @@
 //! One thread and one `poll` loop: nothing in it waits for anything but that poll, so a stuck API, console
 //! reader or daemon holds up nothing. The daemon may be killed and replaced at any moment.
 
+mod begin;
 mod bounded_log;
 pub(crate) mod cgroup;
 pub mod client;
 mod console;
 mod control;
+mod ending;
 mod poll;
 pub mod protocol;
 mod reset_counter;
@@ -129,7 +131,6 @@ fn fork(prepared: Prepared) -> Result<(), Refusal> {
                     // Nobody listens any more when the daemon was killed meanwhile; the run goes on.
                     let _ = writer.write_all(READY);
                     drop(writer);
-                    setup::lock_memory();
                     run.serve()
                 }
                 Err(refusal) => {
