@@ -34,22 +34,18 @@ pub struct Global {
     #[arg(global = true, help_heading = "Global options", hide_env_values = true)]
     pub endpoints: Vec<String>,
 
-    /// How to print what was asked for.
+    /// How to print: `table` for people, the API's records as `json` or `yaml`, or one `name` a line.
     #[arg(short, long, value_enum, default_value_t = Format::Table)]
-    #[arg(global = true, help_heading = "Global options", hide_possible_values = false)]
+    #[arg(global = true, help_heading = "Global options")]
     pub output: Format,
 }
 
 /// How records are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// Aligned columns for people; ages instead of times.
     Table,
-    /// The API's records.
     Json,
-    /// The same, as YAML.
     Yaml,
-    /// One name a line.
     Name,
 }
 

@@ -63,11 +63,10 @@ impl Output {
                 for record in records {
                     table.row(record.row(self.now));
                 }
-                let mut text = table.render();
-                for line in R::footer(records) {
-                    text += &format!("{line}\n");
-                }
-                text
+                let footer = R::footer(records);
+                let gap = if footer.is_empty() { "" } else { "\n" };
+                let footer: String = footer.into_iter().map(|line| line + "\n").collect();
+                table.render() + gap + &footer
             }
             Format::Json => json(&records),
             Format::Yaml => yaml(&records),

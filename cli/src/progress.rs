@@ -80,7 +80,8 @@ fn bar(what: &str, done: u64, total: u64, elapsed: Duration) -> String {
     let filled = usize::try_from(filled).unwrap_or(0);
     let seconds = elapsed.as_secs_f64();
     let rate = if seconds > 0.05 { (done as f64 / seconds) as u64 } else { 0 };
-    let left = if rate > 0 { text::span(Duration::from_secs((total - done) / rate)) } else { "?".into() };
+    let left = (total - done).checked_div(rate).map(|seconds| text::span(Duration::from_secs(seconds)));
+    let left = left.unwrap_or_else(|| "?".into());
     let blocks = format!("{}{}", "#".repeat(filled), ".".repeat(WIDTH as usize - filled));
     let (done, total, rate) = (text::bytes(done), text::bytes(total), text::bytes(rate));
     format!("{what} [{blocks}] {done} of {total}, {rate}/s, {left} left")

@@ -145,7 +145,7 @@ impl Running {
     fn targets(&self) -> Vec<Target> {
         let target = |daemon: &crate::harness::Daemon| Target {
             node: daemon.name.clone(),
-            address: daemon.addresses.api,
+            address: daemon.endpoint(),
         };
         self.cluster.daemons.iter().map(target).collect()
     }

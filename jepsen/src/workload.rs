@@ -10,12 +10,13 @@ use rand::Rng;
 use rand::rngs::StdRng;
 
 use crate::harness::Client;
+use crate::harness::client::Endpoint;
 
 /// One node, as a client knows it.
 #[derive(Clone, Debug)]
 pub struct Target {
     pub node: String,
-    pub address: std::net::SocketAddr,
+    pub address: Endpoint,
 }
 
 /// Clients of every node, for one process.
@@ -23,7 +24,9 @@ struct Nodes(Vec<(String, Client)>);
 
 impl Nodes {
     fn new(targets: &[Target]) -> Self {
-        Self(targets.iter().map(|target| (target.node.clone(), Client::new(target.address))).collect())
+        Self(
+            targets.iter().map(|target| (target.node.clone(), Client::new(target.address))).collect(),
+        )
     }
 
     fn pick(&mut self, rng: &mut StdRng) -> &mut (String, Client) {

@@ -1,6 +1,7 @@
 //! The agent makes this host match the replicated record: observe → plan → execute, one task a VM.
 //! Level-triggered: it reads the state, never "what just happened", so a lost message heals itself.
 
+pub mod adopt;
 pub mod execute;
 pub mod images;
 pub mod node_report;

@@ -4,12 +4,16 @@ use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use tokio_util::sync::CancellationToken;
+
 /// Made once, by the wiring.
 pub struct App {
     pub raft: holm_raft::handle::Handle,
     pub hypervisor: Arc<dyn holm_vmm::hypervisor::Hypervisor>,
     pub images: Arc<holm_vmm::image_store::ImageStore>,
     pub started_at: std::time::Instant,
+    /// Cancelled when the daemon stops: answers without an end are ended then.
+    pub stopping: CancellationToken,
     caught_up: AtomicBool,
 }
 
@@ -28,6 +32,7 @@ impl App {
             hypervisor,
             images,
             started_at: std::time::Instant::now(),
+            stopping: CancellationToken::new(),
             caught_up: AtomicBool::new(false),
         }
     }

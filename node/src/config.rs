@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub const FILE: &str = "holmd.toml";
 
 /// What `holmd.toml` holds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
     /// Name of this node, unique in the cluster.
@@ -26,6 +26,8 @@ pub struct Config {
     pub insecure: bool,
     #[serde(default)]
     pub hypervisor: HypervisorConfig,
+    #[serde(default)]
+    pub inventory: InventoryConfig,
     #[serde(default)]
     pub log: LogConfig,
 }
@@ -72,6 +74,32 @@ pub enum HypervisorChoice {
     CloudHypervisor,
     /// In memory; no guest runs.
     Simulated,
+}
+
+/// How many times over VMs may claim what the host has; the names and defaults are Nova's.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct InventoryConfig {
+    pub cpu_allocation_ratio: f64,
+    pub ram_allocation_ratio: f64,
+    pub disk_allocation_ratio: f64,
+}
+
+impl Default for InventoryConfig {
+    fn default() -> Self {
+        Self { cpu_allocation_ratio: 4.0, ram_allocation_ratio: 1.0, disk_allocation_ratio: 1.0 }
+    }
+}
+
+impl InventoryConfig {
+    /// Each ratio with its name.
+    fn ratios(&self) -> [(&'static str, f64); 3] {
+        [
+            ("inventory.cpu_allocation_ratio", self.cpu_allocation_ratio),
+            ("inventory.ram_allocation_ratio", self.ram_allocation_ratio),
+            ("inventory.disk_allocation_ratio", self.disk_allocation_ratio),
+        ]
+    }
 }
 
 /// What is logged, and how. Goes to stderr.
@@ -185,6 +213,12 @@ impl Config {
                 }
             }
         }
+        for (field, ratio) in self.inventory.ratios() {
+            if !(0.001..=1000.0).contains(&ratio) {
+                let message = format!("is {ratio}, must be 0.001 to 1000");
+                return Err(Error::Invalid { field, message });
+            }
+        }
         // sockaddr_un holds 108 bytes; a VM's sockets need room below.
         if self.run_dir.as_os_str().len() > 60 {
             let message = "is too long for Unix sockets below it, use at most 60 bytes".to_owned();
@@ -208,6 +242,7 @@ mod tests {
             run_dir: default_run_dir(),
             insecure: false,
             hypervisor: HypervisorConfig::default(),
+            inventory: InventoryConfig::default(),
             log: LogConfig::default(),
         }
     }
@@ -225,6 +260,16 @@ mod tests {
     fn an_address_nobody_can_reach_is_not_advertised() {
         let any = Config { insecure: true, ..config("0.0.0.0") };
         assert!(matches!(any.check(), Err(Error::Unreachable { field: "peer", .. })));
+    }
+
+    #[test]
+    fn a_ratio_that_makes_no_sense_is_refused_by_its_name() {
+        for ratio in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            let mut bad = config("127.0.0.1");
+            bad.inventory.ram_allocation_ratio = ratio;
+            let field = "inventory.ram_allocation_ratio";
+            assert!(matches!(bad.check(), Err(Error::Invalid { field: named, .. }) if named == field));
+        }
     }
 
     #[test]

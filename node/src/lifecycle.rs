@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use crate::cli::{Init, Join, Node};
-use crate::config::{self, Config, HypervisorConfig, Listen, LogConfig};
+use crate::config::{self, Config, HypervisorConfig, InventoryConfig, Listen, LogConfig};
 
 /// `holmd init`
 ///
@@ -69,6 +69,7 @@ fn prepare(node: &Node) -> Result<Config> {
         run_dir: "/run/holm".into(),
         insecure: node.insecure,
         hypervisor: HypervisorConfig::default(),
+        inventory: InventoryConfig::default(),
         log: LogConfig::default(),
     };
     config.check()?;

@@ -15,6 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::agent::adopt;
 use crate::agent::images::{self, Images};
 use crate::agent::node_report::{self, Here, vm_dir};
 use crate::agent::vms;
@@ -93,7 +94,7 @@ async fn serve(config: Config, data_dir: &Path) -> Result<()> {
         "started"
     );
 
-    let stop = CancellationToken::new();
+    let stop = app.stopping.clone();
     let tasks = TaskTracker::new();
     let socket = config.run_dir.join("api.sock");
     start_http(&app, api, &socket, &stop, &tasks)?;
@@ -191,8 +192,10 @@ fn start_agent(
         peer_addr: config.peer.advertised(),
         api_addr: config.api.advertised(),
         vm_dir: vm_dir(data_dir),
+        ratios: config.inventory,
     };
     let images = Images::new(app.clone());
+    tasks.spawn(adopt::tell(app.clone()));
     tasks.spawn(vms::catch_up(app.clone(), stop.clone()));
     tasks.spawn(node_report::run(app.clone(), here, stop.clone()));
     tasks.spawn(images::run(images.clone(), stop.clone()));

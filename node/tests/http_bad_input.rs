@@ -172,10 +172,10 @@ fn requests_as_such() -> Vec<Case> {
     vec![
         create("malformed_json", 400).json("{\"name\": "),
         create("malformed_json", 400).json("hello"),
-        create("malformed_json", 400).json("{} {}"),
+        create("malformed_json", 400).json(r#"{"name": "a", "flavor": "small", "image": "guest"} {}"#),
         create("malformed_json", 400).json(""),
         create("malformed_json", 400).bytes(&b"{\"name\":\"\xff\xfe\"}"[..]).header(JSON[0].0, JSON[0].1),
-        Case::new(Method::POST, "/v1/vms", 422, "invalid_field", Some(".")).json("[]"),
+        create("malformed_json", 400).json(r#"["a", "small", "guest"]"#),
         create("malformed_json", 400).json(&"[".repeat(100_000)),
         Case::new(Method::POST, "/v1/vms", 415, "unsupported_media_type", Some("Content-Type"))
             .bytes(vm("a", "small", "guest").to_string()),
@@ -293,24 +293,36 @@ async fn bad_input_is_refused_by_name_and_changes_nothing() {
     let daemon = furnished().await;
     let before = visible(&daemon).await;
     let groups = [names_and_sizes(), references_and_states(), requests_as_such(), images()];
+    let mut wrong = Vec::new();
     for case in groups.into_iter().flatten() {
-        let headers: Vec<_> = case.headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        let shown = String::from_utf8_lossy(&case.body[..case.body.len().min(80)]).into_owned();
-        let what = format!("{} {} {headers:?} {shown}", case.method, case.path);
-        let answer = daemon.send(case.method, &case.path, &headers, case.body).await;
-        let problem = &answer.json;
-        let field = case.field.map_or(Value::Null, Value::from);
-        assert_eq!(
-            (answer.status.as_u16(), problem["code"].as_str(), &problem["field"]),
-            (case.status, Some(case.code), &field),
-            "{what}: {problem}"
-        );
-        assert_eq!(answer.header("content-type"), "application/problem+json", "{what}");
-        assert_eq!(problem["status"], case.status, "{what}");
-        assert_eq!(problem["request_id"].as_str(), Some(answer.header("holm-request-id")), "{what}");
-        assert!(problem["detail"].as_str().is_some_and(|detail| !detail.is_empty()), "{what}");
-        assert_eq!(visible(&daemon).await, before, "{what}");
+        wrong.extend(tried(&daemon, case, &before).await);
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// What is wrong with the answer to `case`, if anything.
+async fn tried(daemon: &Daemon, case: Case, before: &Value) -> Option<String> {
+    let headers: Vec<_> = case.headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let shown = String::from_utf8_lossy(&case.body[..case.body.len().min(80)]).into_owned();
+    let what = format!("{} {} {headers:?} {shown}", case.method, case.path);
+    let answer = match daemon.try_send(case.method, &case.path, &headers, case.body).await {
+        Ok(answer) => answer,
+        Err(error) => return Some(format!("{what}: no answer: {error}")),
+    };
+    let problem = &answer.json;
+    let got = (answer.status.as_u16(), problem["code"].as_str(), problem["field"].as_str());
+    if got != (case.status, Some(case.code), case.field) {
+        return Some(format!("{what}: {problem}"));
+    }
+    let whole = answer.header("content-type") == "application/problem+json"
+        && problem["status"] == case.status
+        && problem["request_id"].as_str() == Some(answer.header("holm-request-id"))
+        && problem["detail"].as_str().is_some_and(|detail| !detail.is_empty());
+    if !whole {
+        return Some(format!("{what}: not a whole problem: {answer:?}"));
+    }
+    let after = visible(daemon).await;
+    (after != *before).then(|| format!("{what}: it changed {before} to {after}"))
 }
 
 /// Sends raw bytes, then ends its side; the answer, if one comes.

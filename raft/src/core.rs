@@ -48,6 +48,11 @@ impl Core {
         self.stopping.load(Ordering::Relaxed)
     }
 
+    /// There is no point in trying again here.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.is_stopping() || self.peers.told_removed()
+    }
+
     /// The applied state, as of now.
     pub(crate) fn state(&self) -> Arc<Published> {
         Arc::clone(&self.published.borrow())
@@ -75,6 +80,25 @@ impl Core {
                 && leadership.incarnation == self.incarnation
                 && leadership.term == term
         })
+    }
+
+    /// `work` for `leader`, given up soon after another one leads: the old one may be cut off, and its connection
+    /// would take its time to notice.
+    pub(crate) async fn while_leader<T>(&self, leader: NodeId, work: impl Future<Output = T>) -> Option<T> {
+        const GRACE: Duration = Duration::from_millis(200);
+        let mut metrics = self.raft.metrics();
+        let replaced = async {
+            loop {
+                let now = metrics.borrow_watched().current_leader;
+                if now.is_some_and(|now| node_id(now) != leader) || metrics.changed().await.is_err() {
+                    return tokio::time::sleep(GRACE).await;
+                }
+            }
+        };
+        tokio::select! {
+            done = work => Some(done),
+            () = replaced => None,
+        }
     }
 
     /// Waits until this process leads with its `BeginLeadership` applied. False when it is not the leader, or

@@ -39,9 +39,10 @@ mod planted {
         let _ = handle.core().raft.client_write(Data::of_the_future()).await;
     }
 
-    /// Stops without handing over leadership, as a crash would.
+    /// Stops without handing over leadership, and without marking how far the log is committed, as a crash would.
     pub async fn stop_abruptly(handle: &Handle) {
-        handle.end().await;
+        handle.end_tasks().await;
+        handle.core().store.abandon().await;
     }
 
     pub(crate) fn skips_sync() -> bool {
@@ -58,11 +59,11 @@ mod planted {
 }
 
 #[cfg(feature = "planted-faults")]
+pub(crate) use planted::{before_apply, keeps_values_whole, skips_sync};
+#[cfg(feature = "planted-faults")]
 pub use planted::{
     commit_entry_of_the_future, keep_values_whole, panic_in_apply, panic_in_core, skip_sync, stop_abruptly,
 };
-#[cfg(feature = "planted-faults")]
-pub(crate) use planted::{before_apply, keeps_values_whole, skips_sync};
 
 #[cfg(not(feature = "planted-faults"))]
 mod none {

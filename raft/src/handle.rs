@@ -17,11 +17,12 @@ use crate::identity::Identity;
 use crate::peers::Lane;
 use crate::rounds::Failure;
 use crate::rpc::Proposed;
+use crate::transfer::TransferError;
 
 /// Longest wait of a controller for its proposal.
 const PROPOSE_HERE: Duration = Duration::from_secs(5);
-/// Longest wait for another node to take over.
-const TRANSFER: Duration = Duration::from_secs(5);
+/// Longest wait of a stop for another node to take over.
+const HANDOVER: Duration = Duration::from_millis(2_500);
 /// Pause before a read is tried again.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -82,21 +83,6 @@ pub struct RaftStatus {
     pub matched: BTreeMap<NodeId, u64>,
     /// Why no snapshot can be written at present; the log grows meanwhile.
     pub snapshot_problem: Option<String>,
-}
-
-/// Why leadership was not handed over; it stays where it was, or went elsewhere.
-#[derive(Debug, thiserror::Error)]
-pub enum TransferError {
-    #[error("this node is not the leader")]
-    NotLeader,
-    #[error("node {0} cannot lead: {1}")]
-    Unsuitable(NodeId, &'static str),
-    #[error("no other voter is up to date")]
-    NoTarget,
-    #[error("node {0} did not take over in time")]
-    Timeout(NodeId),
-    #[error("Raft has failed: {0}")]
-    Raft(String),
 }
 
 /// A running member. Dropping it does not stop it; [`stop`](Self::stop) does.
@@ -174,7 +160,7 @@ impl Handle {
                 Ok(Err(why)) => why,
                 Err(_) => "no quorum confirmed it in time".to_owned(),
             };
-            if Instant::now() + PAUSE >= deadline || self.core.peers.told_removed() {
+            if Instant::now() + PAUSE >= deadline || self.core.is_leaving() {
                 return Err(ReadError(why));
             }
             sleep(PAUSE).await;
@@ -198,7 +184,10 @@ impl Handle {
         let answer = self.core.peers.call(leader, Lane::Calls, left, |client, context, caller| async move {
             client.read_index(context, caller).await
         });
-        answer.await.map_err(|error| error.to_string())
+        match self.core.while_leader(leader, answer).await {
+            Some(answer) => answer.map_err(|error| error.to_string()),
+            None => Err("the leader is changing".to_owned()),
+        }
     }
 
     /// The state as applied here, which may lag.
@@ -234,13 +223,15 @@ impl Handle {
     /// directory may be opened again.
     pub async fn stop(&self) {
         if self.core.is_leader() {
-            let handed_over = timeout(TRANSFER / 2, self.core.transfer_leadership(None)).await;
+            let handed_over = timeout(HANDOVER, self.core.transfer_leadership(None)).await;
             tracing::debug!(?handed_over, "leadership before the stop");
         }
-        self.end().await;
+        self.end_tasks().await;
+        self.core.store.close().await;
     }
 
-    pub(crate) async fn end(&self) {
+    /// Ends everything but the store.
+    pub(crate) async fn end_tasks(&self) {
         self.core.stopping.store(true, Ordering::Relaxed);
         if let Err(error) = self.core.raft.shutdown().await {
             tracing::warn!(%error, "Raft did not end well");
@@ -250,55 +241,5 @@ impl Handle {
         let snapshot_file = self.core.snapshot_file.clone();
         // Waits for one that is being written.
         let _ = tokio::task::spawn_blocking(move || snapshot_file.close()).await;
-        self.core.store.close().await;
     }
-}
-
-impl Core {
-    pub(crate) async fn transfer_leadership(&self, to: Option<NodeId>) -> Result<NodeId, TransferError> {
-        if !self.is_leader() {
-            return Err(TransferError::NotLeader);
-        }
-        let status = self.status.borrow().clone();
-        let to = match to {
-            Some(node) => suitable(&status, self.node(), node).map(|()| node)?,
-            None => status
-                .voters
-                .iter()
-                .copied()
-                .filter(|node| suitable(&status, self.node(), *node).is_ok())
-                .max_by_key(|node| status.matched.get(node).copied())
-                .ok_or(TransferError::NoTarget)?,
-        };
-        let failed = |error: openraft::errors::Fatal<_>| TransferError::Raft(error.to_string());
-        self.raft.trigger().transfer_leader(to.0).await.map_err(failed)?;
-        let begun = Instant::now();
-        while begun.elapsed() < TRANSFER {
-            if self.leader() == Some(to) {
-                return Ok(to);
-            }
-            sleep(PAUSE).await;
-        }
-        Err(TransferError::Timeout(to))
-    }
-}
-
-/// A target that cannot take over would cost an election.
-fn suitable(status: &RaftStatus, this: NodeId, node: NodeId) -> Result<(), TransferError> {
-    const SILENT_MS: u64 = 1_000;
-    const LAG: u64 = 1_000;
-    let unsuitable = |why| Err(TransferError::Unsuitable(node, why));
-    if node == this {
-        return unsuitable("it already does");
-    }
-    if !status.voters.contains(&node) {
-        return unsuitable("it is not a voter");
-    }
-    if status.silent_ms.get(&node).is_none_or(|silent_ms| *silent_ms > SILENT_MS) {
-        return unsuitable("it does not answer");
-    }
-    if status.matched.get(&node).copied().unwrap_or(0) + LAG < status.last_log_index {
-        return unsuitable("it lags too far behind");
-    }
-    Ok(())
 }

@@ -23,10 +23,12 @@ mod start;
 pub mod state_machine;
 mod status;
 pub mod store;
+mod transfer;
 pub mod types;
 
 pub use fatal::EXIT_CODE;
-pub use handle::{Committed, Handle, ProposeError, Published, RaftStatus, ReadError, TransferError};
+pub use handle::{Committed, Handle, ProposeError, Published, RaftStatus, ReadError};
 pub use identity::Identity;
 pub use join::{init_cluster, join_cluster};
 pub use start::{Config, StartError, Timing, start};
+pub use transfer::TransferError;

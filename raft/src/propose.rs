@@ -52,7 +52,7 @@ impl Core {
                 }
                 unknown = Some(why.clone());
             }
-            if Instant::now() + PAUSE >= deadline || self.peers.told_removed() {
+            if Instant::now() + PAUSE >= deadline || self.is_leaving() {
                 return Err(match unknown {
                     Some(why) => ProposeError::Unknown(why),
                     None => ProposeError::Unavailable(why),
@@ -79,10 +79,11 @@ impl Core {
         let answer = self.peers.call(leader, Lane::Calls, left, |client, context, caller| async move {
             client.propose(context, caller, bytes, timeout_ms).await
         });
-        match answer.await {
-            Ok(proposed) => proposed,
-            Err(error) if error.is_certain() => Proposed::Unavailable(error.to_string()),
-            Err(error) => Proposed::Unknown(error.to_string()),
+        match self.while_leader(leader, answer).await {
+            Some(Ok(proposed)) => proposed,
+            Some(Err(error)) if error.is_certain() => Proposed::Unavailable(error.to_string()),
+            Some(Err(error)) => Proposed::Unknown(error.to_string()),
+            None => Proposed::Unknown(format!("node {leader} was replaced as leader before it answered")),
         }
     }
 

@@ -86,7 +86,8 @@ pub enum StartError {
 pub async fn start(config: Config) -> Result<Handle, StartError> {
     let raft_config = Arc::new(raft_config(&config.timing)?);
     let stopping = Arc::new(AtomicBool::new(false));
-    let (identity, store, snapshot_file, state_machine) = open(config.data_dir.clone(), Arc::clone(&stopping)).await?;
+    let (identity, store, snapshot_file, state_machine) =
+        open(config.data_dir.clone(), Arc::clone(&stopping)).await?;
     let listener =
         TcpListener::bind(config.listen).await.map_err(|source| StartError::Listen(config.listen, source))?;
     let peer_addr = listener.local_addr().map_err(|source| StartError::Listen(config.listen, source))?;

@@ -41,9 +41,9 @@ fn status(core: &Core) -> RaftStatus {
     let metrics = core.metrics();
     let membership = metrics.membership_config.membership();
     // While the membership changes, who counts in both.
-    let voters = membership.voter_ids().filter(|id| {
-        membership.get_joint_config().iter().all(|config| config.contains(id))
-    });
+    let voters = membership
+        .voter_ids()
+        .filter(|id| membership.get_joint_config().iter().all(|config| config.contains(id)));
     let index = |log_id: Option<crate::types::LogId>| log_id.map_or(0, |log_id| log_id.index);
     let others = |id: &u64| *id != metrics.id;
     RaftStatus {

@@ -2,6 +2,7 @@
 //! This side prepares a VM's directory and reads its marks; everything about a process that runs is asked
 //! of its shim. It keeps nothing in memory that a restart would lose.
 
+pub mod bare;
 pub mod client;
 pub mod config;
 pub mod events;
@@ -25,7 +26,7 @@ use tokio::sync::mpsc;
 pub use self::settings::{Settings, ShimCommand, VmmUser};
 use crate::host;
 use crate::hypervisor::{Error, Hypervisor, Observation, StartSpec};
-use crate::shim::{CONSOLE_SOCKET, setup};
+use crate::shim::{CONSOLE_SOCKET, cgroup};
 use crate::vm_dir::VmDir;
 use crate::vm_files;
 
@@ -39,6 +40,7 @@ const SOCKET_PATH_TAIL: usize = "/00000000-0000-0000-0000-000000000000/console.s
 pub struct CloudHypervisor {
     settings: Arc<Settings>,
     boot_id: BootId,
+    finder: Arc<process::Finder>,
     watches: Arc<watch::Watches>,
     changes: Arc<Mutex<Option<mpsc::UnboundedReceiver<VmId>>>>,
 }
@@ -79,9 +81,17 @@ impl CloudHypervisor {
         Ok(Self {
             settings: Arc::new(settings),
             boot_id: host::boot_id().map_err(NewError::BootId)?,
+            finder: Arc::default(),
             watches: Arc::new(watch::Watches::new(sender)),
             changes: Arc::new(Mutex::new(Some(receiver))),
         })
+    }
+
+    /// As [`detect`], remembering what was found.
+    async fn detect(&self) -> Result<process::Binary, String> {
+        let binary = self.finder.find(self.settings.vmm_binary.as_deref()).await?;
+        host::kvm()?;
+        Ok(binary)
     }
 
     fn dir(&self, vm: VmId) -> VmDir {
@@ -102,7 +112,7 @@ impl CloudHypervisor {
         if let Ok(Some(record)) = self.dir(vm).shim()
             && let Some(group) = record.cgroup
         {
-            setup::remove_cgroup(&group);
+            cgroup::remove(&group);
         }
     }
 }
@@ -110,7 +120,7 @@ impl CloudHypervisor {
 impl Hypervisor for CloudHypervisor {
     fn facts(&self) -> BoxFuture<'_, HypervisorFacts> {
         Box::pin(async {
-            let (version, reason) = match detect(self.settings.vmm_binary.as_deref()).await {
+            let (version, reason) = match self.detect().await {
                 Ok(binary) => (binary.version, String::new()),
                 Err(reason) => (String::new(), reason),
             };

@@ -4,7 +4,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use crate::durable;
@@ -62,8 +62,13 @@ pub fn from_image(source: &Path, format: DiskFormat, target: &Path, disk_gib: u6
 fn build(target: &Path, fill: impl FnOnce(&mut File) -> Result<(), Error>) -> Result<(), Error> {
     let temporary = target.with_extension("tmp");
     let outcome = (|| {
-        let mut file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&temporary)?;
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&temporary)?;
         fill(&mut file)?;
         file.sync_all()?;
         std::fs::rename(&temporary, target)?;

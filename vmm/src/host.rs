@@ -40,7 +40,7 @@ pub struct DiskSpace {
 /// Space of the file system that holds `dir`.
 pub fn disk_space(dir: &Path) -> io::Result<DiskSpace> {
     let stat = nix::sys::statvfs::statvfs(dir)?;
-    let block = u64::from(stat.fragment_size());
+    let block = stat.fragment_size();
     Ok(DiskSpace { total_bytes: stat.blocks() * block, free_bytes: stat.blocks_available() * block })
 }
 

@@ -34,7 +34,7 @@ fn end_of_real(dir: &VmDir, record: &ShimRecord, boot: BootId) -> io::Result<Exi
         None if record.boot_id != boot => ExitCause::HostLost,
         None => ExitCause::Failed {
             reason: format!(
-                "the shim (process {}) was killed, and Cloud Hypervisor died with it",
+                "the shim (process {}) was killed or crashed, and Cloud Hypervisor died with it",
                 record.shim.pid
             ),
         },

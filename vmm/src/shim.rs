@@ -5,10 +5,13 @@
 //! One thread and one `poll` loop: nothing in it waits for anything but that poll, so a stuck API, console
 //! reader or daemon holds up nothing. The daemon may be killed and replaced at any moment.
 
+mod begin;
 mod bounded_log;
+pub(crate) mod cgroup;
 pub mod client;
 mod console;
 mod control;
+mod ending;
 mod poll;
 pub mod protocol;
 mod reset_counter;
@@ -23,15 +26,14 @@ use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
-use nix::unistd::ForkResult;
-
+use self::cgroup::{Fork, Group};
 use self::setup::Args;
 use crate::cloud_hypervisor::config::RunSpec;
 use crate::durable;
 use crate::vm_dir::{Lock, VmDir};
 use crate::{host, last_run};
 
-pub use bounded_log::previous as previous_log;
+pub(crate) use bounded_log::{BoundedLog, previous as previous_log};
 
 /// Names of the sockets in a VM's run directory.
 pub const CONTROL_SOCKET: &str = "shim.sock";
@@ -113,23 +115,22 @@ fn bind(path: &Path) -> Result<UnixListener, Refusal> {
 /// Forks the shim and waits for its word.
 fn fork(prepared: Prepared) -> Result<(), Refusal> {
     let (reader, writer) = std::io::pipe().map_err(|e| format!("no pipe: {e}"))?;
-    // SAFETY: this process has one thread, so the child may do anything.
-    match unsafe { nix::unistd::fork() } {
+    let group = Group::make(&prepared.spec.start.vm.to_string());
+    match cgroup::fork_into(group) {
         Err(e) => Err(format!("the shim cannot be forked: {e}")),
-        Ok(ForkResult::Parent { .. }) => {
+        Ok(Fork::Parent) => {
             drop(writer);
             drop(prepared);
             await_ready(File::from(std::os::fd::OwnedFd::from(reader)))
         }
-        Ok(ForkResult::Child) => {
+        Ok(Fork::Child(group)) => {
             drop(reader);
             let mut writer = File::from(std::os::fd::OwnedFd::from(writer));
-            match run::Run::begin(prepared) {
+            match run::Run::begin(prepared, group) {
                 Ok(run) => {
                     // Nobody listens any more when the daemon was killed meanwhile; the run goes on.
                     let _ = writer.write_all(READY);
                     drop(writer);
-                    setup::lock_memory();
                     run.serve()
                 }
                 Err(refusal) => {

@@ -4,7 +4,6 @@
 //! through a restart of the daemon and is lost with the host.
 
 use std::collections::HashMap;
-use std::io::Write;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -20,6 +19,7 @@ use crate::cloud_hypervisor::config;
 use crate::host;
 use crate::hypervisor::{Error, ExitCause, Hypervisor, Instance, InstanceState, Observation, StartSpec};
 use crate::last_run;
+use crate::shim::BoundedLog;
 use crate::vm_dir::{FORMAT, SimulatedRecord, VmDir};
 use crate::vm_files::{self, io_error};
 
@@ -124,7 +124,7 @@ impl Simulated {
         if dir.epoch().map_err(unreadable())?.is_none_or(|mark| mark.epoch != spec.epoch) {
             dir.set_epoch(spec.epoch, false).map_err(io_error("cannot write the epoch of", dir.path()))?;
         }
-        self.print(spec.vm, format!("Holm simulated guest {}\r\n", spec.name).as_bytes())?;
+        self.print(spec.vm, format!("Holm simulated guest {}\r\n", spec.name).as_bytes());
         let record = SimulatedRecord {
             version: FORMAT,
             epoch: spec.epoch,
@@ -147,18 +147,11 @@ impl Simulated {
     }
 
     /// Appends to the log and shows it to whoever is connected.
-    fn print(&self, vm: VmId, bytes: &[u8]) -> Result<(), Error> {
-        let path = self.dir(vm).console_log();
-        std::fs::OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(&path)
-            .and_then(|mut file| file.write_all(bytes))
-            .map_err(io_error("cannot write", &path))?;
+    fn print(&self, vm: VmId, bytes: &[u8]) {
+        BoundedLog::open(self.dir(vm).console_log()).append(bytes);
         if let Some(console) = self.consoles().get(&vm) {
             let _ = console.send(bytes.to_vec());
         }
-        Ok(())
     }
 
     fn consoles(&self) -> MutexGuard<'_, HashMap<VmId, broadcast::Sender<Vec<u8>>>> {
@@ -207,9 +200,7 @@ async fn serve_console(
                 Ok(n) if n > 0 => {
                     let typed = &typed[..n];
                     let off = typed.iter().position(|b| *b == b'q');
-                    if driver.print(vm, &typed[..off.unwrap_or(n)]).is_err() {
-                        return;
-                    }
+                    driver.print(vm, &typed[..off.unwrap_or(n)]);
                     if off.is_some() {
                         let _ = driver.end(vm, ExitCause::GuestOff);
                         return;

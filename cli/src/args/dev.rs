@@ -37,6 +37,7 @@ pub struct Up {
 
 /// Which hypervisor the nodes drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[allow(clippy::enum_variant_names, reason = "Cloud Hypervisor is a name")]
 pub enum Hypervisor {
     /// Cloud Hypervisor where it works, else the simulated one.
     Auto,

@@ -15,8 +15,8 @@ fn client(addresses: &[SocketAddr]) -> Client {
     Client::new(endpoints.collect()).with_patience(Duration::from_millis(1500))
 }
 
-fn write(client: &Client) -> impl Future<Output = Result<Value, Error>> + '_ {
-    async { client.write(Method::POST, "/v1/vms", &json!({"name": "web"}), "holm vm show web").await }
+async fn write(client: &Client) -> Result<Value, Error> {
+    client.write(Method::POST, "/v1/vms", &json!({"name": "web"}), "holm vm show web").await
 }
 
 fn is_health(got: &Got) -> bool {

@@ -35,11 +35,14 @@ impl<'a> Events<'a> {
         Self { client, body: None, parser: Parser::default(), ready: VecDeque::new(), since, last: None }
     }
 
-    /// Opens the stream, so that from here on no event is missed.
+    /// Opens the stream unless it is open, so that from here on no event is missed.
     ///
     /// # Errors
     /// The cluster's problem (`compacted` when `since` is too old), or [`Error::Unreachable`].
     pub async fn open(&mut self) -> Result<(), Error> {
+        if self.body.is_some() {
+            return Ok(());
+        }
         // The rest of the last revision may be outstanding: ask for it again, skip what was seen.
         let since = self.last.map(|(revision, _)| revision.saturating_sub(1)).or(self.since);
         let query = EventsQuery { since, follow: Some(true), limit: None };

@@ -6,9 +6,10 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
+use futures::StreamExt;
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::{Frame, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{HeaderMap, Method, Request, Response};
@@ -36,6 +37,8 @@ impl Got {
 pub enum Act {
     /// Answer with this status, media type and body.
     Answer(u16, &'static str, String),
+    /// Answer with this as the beginning of a stream that stays open.
+    Stream(&'static str, String),
     /// End the connection without a word.
     Close,
     /// Never answer.
@@ -123,6 +126,14 @@ async fn serve<A: Fn(usize, &Got) -> Act>(
             let body = Full::new(Bytes::from(body)).boxed_unsync();
             let response = Response::builder().status(status).header("content-type", media_type);
             Ok(response.body(body).expect("tests answer well-formed"))
+        }
+        Act::Stream(media_type, beginning) => {
+            let beginning = futures::stream::iter([Ok(Frame::data(Bytes::from(beginning)))]);
+            let body = StreamBody::new(beginning.chain(futures::stream::pending())).boxed_unsync();
+            Ok(Response::builder()
+                .header("content-type", media_type)
+                .body(body)
+                .expect("tests answer well-formed"))
         }
         Act::Close => Err(std::io::Error::other("closed on purpose")),
         Act::Hang => std::future::pending().await,

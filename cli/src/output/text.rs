@@ -41,6 +41,15 @@ pub fn span(span: Duration) -> String {
     }
 }
 
+/// A span somebody has waited through: `85 ms`, `1.6 s`, then as [`span`].
+pub fn short(waited: Duration) -> String {
+    match waited.as_millis() {
+        ms @ 0..1000 => format!("{ms} ms"),
+        1000..10_000 => format!("{:.1} s", waited.as_secs_f64()),
+        _ => span(waited),
+    }
+}
+
 /// Bytes in binary units: `512 B`, `4.2 MiB`.
 pub fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
@@ -127,6 +136,14 @@ mod tests {
         }
         let ahead = Timestamp("1970-01-01T00:01:00.000Z".into());
         assert_eq!(Now(0).age(&ahead), "0s");
+    }
+
+    #[test]
+    fn short_waits_are_told_exactly() {
+        let cases = [(85, "85 ms"), (1600, "1.6 s"), (12_345, "12s")];
+        for (ms, expected) in cases {
+            assert_eq!(short(Duration::from_millis(ms)), expected);
+        }
     }
 
     #[test]

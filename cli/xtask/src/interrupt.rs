@@ -1,37 +1,28 @@
-//! Ctrl-C and its like. The signals are blocked in every thread and taken by one, which raises a flag that
-//! all waiting looks at; so cleaning up is the ordinary way out of `main`, not something done in a handler.
-//! Children start with the signals unblocked, as `std` starts them.
+//! Ctrl-C and its like raise a flag that all waiting looks at; so cleaning up is the ordinary way out of
+//! `main`, not something done in a signal handler.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::bail;
-use nix::sys::signal::{SigSet, Signal};
+use anyhow::{Context, bail};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-static RAISED: AtomicBool = AtomicBool::new(false);
+static RAISED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
 /// How often waiting looks around.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Takes over SIGINT, SIGTERM and SIGHUP. Call it before any thread is started.
+/// Takes over SIGINT, SIGTERM and SIGHUP.
 ///
 /// # Errors
-/// When the kernel refuses to block them.
+/// When the kernel refuses.
 pub fn watch() -> anyhow::Result<()> {
-    let mut signals = SigSet::empty();
-    signals.add(Signal::SIGINT);
-    signals.add(Signal::SIGTERM);
-    signals.add(Signal::SIGHUP);
-    signals.thread_block()?;
-    thread::spawn(move || {
-        while let Ok(signal) = signals.wait() {
-            if RAISED.swap(true, Ordering::SeqCst) {
-                continue;
-            }
-            eprintln!("{signal}: cleaning up");
-        }
-    });
+    let raised = RAISED.get_or_init(Arc::default);
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, raised.clone()).context("cannot watch for signals")?;
+    }
     Ok(())
 }
 
@@ -40,7 +31,7 @@ pub fn watch() -> anyhow::Result<()> {
 /// # Errors
 /// When a signal has come.
 pub fn check() -> anyhow::Result<()> {
-    if RAISED.load(Ordering::SeqCst) {
+    if RAISED.get().is_some_and(|raised| raised.load(Ordering::Relaxed)) {
         bail!("interrupted");
     }
     Ok(())

@@ -4,14 +4,14 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Read;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
 use crate::interrupt;
@@ -24,16 +24,16 @@ const COMMAND_LIMIT: Duration = Duration::from_secs(3600);
 /// # Errors
 /// When it cannot be started, fails (its standard error is in the message), or Ctrl-C came.
 pub fn capture(command: &mut Command) -> anyhow::Result<String> {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = Running(command.spawn().with_context(|| format!("cannot start {}", line(command)))?);
+    let mut child = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()))?;
     let stdout = read_aside(child.0.stdout.take());
     let stderr = read_aside(child.0.stderr.take());
     let status = child.wait(&line(command))?;
-    let stdout = stdout.join().unwrap_or_default();
+    let (stdout, stderr) = (stdout.join().unwrap_or_default(), stderr.join().unwrap_or_default());
     if !status.success() {
-        let stderr = stderr.join().unwrap_or_default();
         bail!("{} failed ({}): {}", line(command), ended(status), stderr.trim());
     }
+    // Warnings of a command that succeeded.
+    eprint!("{stderr}");
     Ok(stdout)
 }
 
@@ -42,8 +42,7 @@ pub fn capture(command: &mut Command) -> anyhow::Result<String> {
 /// # Errors
 /// When it cannot be started, fails, or Ctrl-C came.
 pub fn show(command: &mut Command) -> anyhow::Result<()> {
-    command.stdin(Stdio::null());
-    let mut child = Running(command.spawn().with_context(|| format!("cannot start {}", line(command)))?);
+    let mut child = Running::start(command)?;
     let status = child.wait(&line(command))?;
     if !status.success() {
         bail!("{} failed ({})", line(command), ended(status));
@@ -51,11 +50,21 @@ pub fn show(command: &mut Command) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A child that does not outlive us.
+/// A child that does not outlive us, nor do its children: it leads a process group of its own, which is
+/// killed as a whole.
 #[derive(Debug)]
 pub struct Running(pub Child);
 
 impl Running {
+    /// Starts `command` without input.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start(command: &mut Command) -> anyhow::Result<Self> {
+        let child = command.stdin(Stdio::null()).process_group(0).spawn();
+        child.map(Self).with_context(|| format!("cannot start {}", line(command)))
+    }
+
     fn wait(&mut self, what: &str) -> anyhow::Result<ExitStatus> {
         interrupt::wait_for(what, COMMAND_LIMIT, || Ok(self.0.try_wait()?))
     }
@@ -63,8 +72,8 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if let Ok(None) = self.0.try_wait() {
-            let _ = self.0.kill();
+        if let (Ok(None), Ok(group)) = (self.0.try_wait(), i32::try_from(self.0.id())) {
+            let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
             let _ = self.0.wait();
         }
     }
@@ -195,8 +204,21 @@ mod tests {
     }
 
     #[test]
+    fn children_of_a_child_end_with_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "sleep 1000; true"]).current_dir(folder.path());
+        let child = Running::start(&mut shell).expect("sh starts");
+        let both = || (processes_of(folder.path()).len() == 2).then_some(());
+        interrupt::wait_for("both", Duration::from_secs(10), || Ok(both())).expect("they run");
+        drop(child);
+        let none = || processes_of(folder.path()).is_empty().then_some(());
+        interrupt::wait_for("none", Duration::from_secs(10), || Ok(none())).expect("they are gone");
+    }
+
+    #[test]
     fn another_process_with_the_same_pid_is_not_killed() {
-        let child = Running(Command::new("sleep").arg("1000").spawn().expect("sleep starts"));
+        let child = Running::start(Command::new("sleep").arg("1000")).expect("sleep starts");
         let pid = i32::try_from(child.0.id()).expect("a pid");
         let process = Process::find(pid).expect("it runs");
         let earlier = Process { start_time: process.start_time - 1, ..process.clone() };

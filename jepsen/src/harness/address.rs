@@ -2,7 +2,7 @@
 //! connections take their source ports on 127.0.0.1, so a port stays free while its daemon is dead; and
 //! two clusters on one machine never meet.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 
 use anyhow::{Result, bail};
 use rand::Rng;
@@ -17,6 +17,13 @@ pub struct Addresses {
     pub peer: SocketAddr,
 }
 
+impl Addresses {
+    /// Of a node that has `ip` for itself.
+    pub fn on(ip: IpAddr) -> Self {
+        Self { api: (ip, API_PORT).into(), peer: (ip, PEER_PORT).into() }
+    }
+}
+
 /// Addresses for `nodes` nodes.
 ///
 /// # Errors
@@ -28,7 +35,7 @@ pub fn pick(nodes: usize) -> Result<Vec<Addresses>> {
         let picked: Vec<_> = (1..=nodes)
             .map(|node| {
                 let ip = Ipv4Addr::new(127, b, c, u8::try_from(node).expect("a handful of nodes"));
-                Addresses { api: (ip, API_PORT).into(), peer: (ip, PEER_PORT).into() }
+                Addresses::on(ip.into())
             })
             .collect();
         let free = |address: SocketAddr| TcpListener::bind(address).is_ok();

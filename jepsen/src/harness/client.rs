@@ -2,7 +2,9 @@
 //! became of each attempt is exactly what a checker must know. Every failure is one of three: not sent,
 //! refused (nothing changed), or unknown.
 
+use std::fmt;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use holm_api::{Code, Problem, header};
@@ -13,11 +15,35 @@ use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
 /// A connection on loopback is there within milliseconds, or the daemon is stuck.
 const CONNECT_LIMIT: Duration = Duration::from_secs(2);
+
+/// Where a daemon serves REST. Its Unix socket needs no network, so no fault of the network reaches it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Endpoint {
+    Tcp(SocketAddr),
+    /// Kept for ever, as there is one for each daemon: so an endpoint is as easily handed on as an address.
+    Unix(&'static Path),
+}
+
+impl From<SocketAddr> for Endpoint {
+    fn from(address: SocketAddr) -> Self {
+        Self::Tcp(address)
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(_) => f.write_str("localhost"),
+        }
+    }
+}
 
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]
@@ -113,7 +139,7 @@ impl Call {
         self
     }
 
-    fn request(&self, address: SocketAddr) -> Request<Full<Bytes>> {
+    fn request(&self, address: &Endpoint) -> Request<Full<Bytes>> {
         let mut request = Request::builder()
             .method(self.method.clone())
             .uri(&self.path)
@@ -132,16 +158,16 @@ impl Call {
 /// A client of one node.
 #[derive(Debug)]
 pub struct Client {
-    address: SocketAddr,
+    address: Endpoint,
     connection: Option<SendRequest<Full<Bytes>>>,
 }
 
 impl Client {
-    pub fn new(address: SocketAddr) -> Self {
-        Self { address, connection: None }
+    pub fn new(address: impl Into<Endpoint>) -> Self {
+        Self { address: address.into(), connection: None }
     }
 
-    pub fn address(&self) -> SocketAddr {
+    pub fn address(&self) -> Endpoint {
         self.address
     }
 
@@ -164,7 +190,7 @@ impl Client {
     pub async fn raw(&mut self, call: Call) -> Result<Reply<Bytes>, Error> {
         let mut sender = self.connect().await?;
         let exchange = async {
-            let response = sender.send_request(call.request(self.address)).await?;
+            let response = sender.send_request(call.request(&self.address)).await?;
             let (parts, body) = response.into_parts();
             Ok::<_, hyper::Error>(Response::from_parts(parts, body.collect().await?.to_bytes()))
         };
@@ -185,17 +211,32 @@ impl Client {
         {
             return Ok(sender);
         }
-        open(self.address).await
+        open(&self.address).await
     }
 }
 
 /// A new connection.
-pub(super) async fn open(address: SocketAddr) -> Result<SendRequest<Full<Bytes>>, Error> {
-    let stream = timeout(CONNECT_LIMIT, TcpStream::connect(address))
+pub(super) async fn open(address: &Endpoint) -> Result<SendRequest<Full<Bytes>>, Error> {
+    match address {
+        Endpoint::Tcp(address) => {
+            let stream = connected(TcpStream::connect(address)).await?;
+            let _ = stream.set_nodelay(true);
+            speak(stream).await
+        }
+        Endpoint::Unix(path) => speak(connected(UnixStream::connect(path)).await?).await,
+    }
+}
+
+async fn connected<S>(connect: impl Future<Output = std::io::Result<S>>) -> Result<S, Error> {
+    timeout(CONNECT_LIMIT, connect)
         .await
         .map_err(|_| Error::NotSent("no connection in time".to_owned()))?
-        .map_err(|error| Error::NotSent(error.to_string()))?;
-    let _ = stream.set_nodelay(true);
+        .map_err(|error| Error::NotSent(error.to_string()))
+}
+
+async fn speak(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+) -> Result<SendRequest<Full<Bytes>>, Error> {
     let (sender, connection) =
         http1::handshake(TokioIo::new(stream)).await.map_err(|error| Error::NotSent(error.to_string()))?;
     // Ends by itself with the sender.

@@ -8,10 +8,14 @@ use anyhow::{Context, Result, bail};
 use futures::future::join_all;
 use holm_api::{Checkpoint, Cluster as ClusterView, Health, Role};
 
-use super::address;
+use super::address::{self, Addresses};
 use super::binary;
 use super::client::Call;
 use super::daemon::{Daemon, Hypervisor};
+use super::disk::Disk;
+use super::leftovers;
+use super::netns::Network;
+use super::place::Place;
 use super::scratch::Scratch;
 use super::wait::wait_for;
 
@@ -40,11 +44,19 @@ impl Setup {
     }
 }
 
-/// The daemons. Dropped in this order: each daemon, then what works in their folder, then the folder.
+/// Why nodes cannot have networks and disks of their own here, if so.
+pub fn isolation_missing() -> Option<String> {
+    Network::missing().or_else(|| Disk::missing().map(str::to_owned))
+}
+
+/// The daemons. Dropped in this order: each daemon, then what works in their folder, then the folder, then
+/// their network.
 #[derive(Debug)]
 pub struct Cluster {
     pub daemons: Vec<Daemon>,
     pub scratch: Scratch,
+    /// Where nodes have networks and disks of their own.
+    pub network: Option<Network>,
 }
 
 impl Cluster {
@@ -53,6 +65,7 @@ impl Cluster {
     /// # Errors
     /// When a daemon does not do what an operator was promised.
     pub async fn start(setup: &Setup) -> Result<Self> {
+        leftovers::remove();
         let program = binary::holmd()?;
         let scratch = Scratch::new()?;
         let mut daemons = Vec::new();
@@ -62,19 +75,48 @@ impl Cluster {
             let (kind, path) = (setup.hypervisor, setup.search_path.clone());
             daemons.push(Daemon::new(&name, addresses, &dir, &program, kind, path)?);
         }
-        let mut cluster = Self { daemons, scratch };
-        cluster.daemons[0].init("jepsen")?;
-        cluster.daemons[0].start()?;
-        cluster.wait_ready(0).await?;
-        for at in 1..setup.nodes {
-            cluster.daemons[at].join(&cluster.daemons[0])?;
-            cluster.daemons[at].start()?;
-        }
-        for at in 1..setup.nodes {
-            cluster.wait_ready(at).await?;
-        }
-        cluster.wait_whole().await?;
+        let mut cluster = Self { daemons, scratch, network: None };
+        cluster.form(setup.nodes).await?;
         Ok(cluster)
+    }
+
+    /// The same, each node with a network namespace and a disk of its own; clients use the Unix sockets.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start), and where there can be none of these (see [`isolation_missing`]).
+    pub async fn start_isolated(setup: &Setup) -> Result<Self> {
+        leftovers::remove();
+        let program = binary::holmd()?;
+        let network = Network::new(setup.nodes)?;
+        let mut scratch = Scratch::new()?;
+        let mut daemons = Vec::new();
+        for at in 0..setup.nodes {
+            let name = format!("n{}", at + 1);
+            let dir = scratch.path().join(&name);
+            let (kind, path) = (setup.hypervisor, setup.search_path.clone());
+            let addresses = Addresses::on(network.address(at).into());
+            let daemon = Daemon::new(&name, addresses, &dir, &program, kind, path)?;
+            scratch.disks.push(Disk::new(dir.join("disk.img"), daemon.data_dir())?);
+            let place = Place::new(network.namespace(at), daemon.data_dir(), &dir)?;
+            daemons.push(daemon.at(place));
+        }
+        let mut cluster = Self { daemons, scratch, network: Some(network) };
+        cluster.form(setup.nodes).await?;
+        Ok(cluster)
+    }
+
+    async fn form(&mut self, nodes: usize) -> Result<()> {
+        self.daemons[0].init("jepsen")?;
+        self.daemons[0].start()?;
+        self.wait_ready(0).await?;
+        for at in 1..nodes {
+            self.daemons[at].join(&self.daemons[0])?;
+            self.daemons[at].start()?;
+        }
+        for at in 1..nodes {
+            self.wait_ready(at).await?;
+        }
+        self.wait_whole().await
     }
 
     /// Waits until the node serves linearizable reads.

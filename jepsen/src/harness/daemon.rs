@@ -12,7 +12,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::address::Addresses;
-use super::client::Client;
+use super::client::{Client, Endpoint};
+use super::place::Place;
 
 /// A stop of a daemon takes less than this.
 const STOP_LIMIT: Duration = Duration::from_secs(20);
@@ -44,6 +45,9 @@ pub struct Daemon {
     hypervisor: Hypervisor,
     /// `PATH` of the daemon, where it is to find another `cloud-hypervisor` than ours.
     search_path: Option<String>,
+    /// Where its processes run; on this host's own network, without a disk of its own, unless given.
+    place: Option<Place>,
+    endpoint: Endpoint,
     child: Option<Child>,
 }
 
@@ -68,8 +72,39 @@ impl Daemon {
             program: program.to_owned(),
             hypervisor,
             search_path,
+            place: None,
+            endpoint: addresses.api.into(),
             child: None,
         })
+    }
+
+    /// The same node, with its processes at `place`.
+    #[must_use]
+    pub fn at(mut self, place: Place) -> Self {
+        self.place = Some(place);
+        self.endpoint = Endpoint::Unix(Box::leak(self.run_dir().join("api.sock").into_boxed_path()));
+        self
+    }
+
+    pub fn place(&self) -> Option<&Place> {
+        self.place.as_ref()
+    }
+
+    /// Of this node alone: its log, sockets and data lie below.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Where clients of the harness speak to it: never over a network that has faults.
+    pub fn endpoint(&self) -> Endpoint {
+        self.endpoint
+    }
+
+    fn command(&self) -> Command {
+        match &self.place {
+            Some(place) => place.command(&self.program),
+            None => Command::new(&self.program),
+        }
     }
 
     pub fn data_dir(&self) -> PathBuf {
@@ -86,7 +121,7 @@ impl Daemon {
 
     /// A fresh client of this node.
     pub fn client(&self) -> Client {
-        Client::new(self.addresses.api)
+        Client::new(self.endpoint())
     }
 
     /// Pid of the running daemon.
@@ -111,8 +146,10 @@ impl Daemon {
     }
 
     fn prepare(&self, words: &[&str]) -> Result<()> {
-        let output = Command::new(&self.program)
+        let output = self
+            .command()
             .args(words)
+            .args(self.place.iter().map(|_| "--insecure"))
             .args(["--name", &self.name])
             .args(["--peer-listen", &self.addresses.peer.to_string()])
             .args(["--api-listen", &self.addresses.api.to_string()])
@@ -135,7 +172,7 @@ impl Daemon {
             bail!("{} runs already", self.name);
         }
         let log = OpenOptions::new().create(true).append(true).open(self.log_file())?;
-        let mut command = Command::new(&self.program);
+        let mut command = self.command();
         command
             .args(["run", "--hypervisor", self.hypervisor.as_str(), "--data-dir"])
             .arg(self.data_dir())

@@ -1,7 +1,6 @@
 //! Follows `/v1/events` of one node across its deaths: resumes at the last revision that came whole, as a
 //! client of the REST API is told to. What is collected must therefore be gap-free and without repetition.
 
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ use serde::Serialize;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::client::open;
+use super::client::{Endpoint, open};
 
 /// A stream sends something, if only a comment, more often than this.
 const SILENCE_LIMIT: Duration = Duration::from_secs(40);
@@ -42,10 +41,10 @@ pub struct Follower {
 
 impl Follower {
     /// Begins after revision `since`.
-    pub fn start(node: &str, address: SocketAddr, since: u64) -> Self {
+    pub fn start(node: &str, address: impl Into<Endpoint>, since: u64) -> Self {
         let stream = Stream { node: node.to_owned(), at: since, ..Stream::default() };
         let stream = Arc::new(Mutex::new(stream));
-        Self { stream: stream.clone(), task: tokio::spawn(follow(address, stream)) }
+        Self { stream: stream.clone(), task: tokio::spawn(follow(address.into(), stream)) }
     }
 
     /// The revision up to which everything has come, as far as events tell.
@@ -66,14 +65,14 @@ impl Drop for Follower {
     }
 }
 
-async fn follow(address: SocketAddr, stream: Arc<Mutex<Stream>>) {
+async fn follow(address: Endpoint, stream: Arc<Mutex<Stream>>) {
     while lock(&stream).broken.is_none() {
         let since = {
             let mut stream = lock(&stream);
             stream.connections += 1;
             stream.at
         };
-        if let Some(broken) = once(address, since, &stream).await {
+        if let Some(broken) = once(&address, since, &stream).await {
             lock(&stream).broken = Some(broken);
         }
         tokio::time::sleep(RECONNECT_PAUSE).await;
@@ -81,7 +80,7 @@ async fn follow(address: SocketAddr, stream: Arc<Mutex<Stream>>) {
 }
 
 /// One connection. Gives a reason when it makes no sense to come back.
-async fn once(address: SocketAddr, since: u64, stream: &Mutex<Stream>) -> Option<String> {
+async fn once(address: &Endpoint, since: u64, stream: &Mutex<Stream>) -> Option<String> {
     let mut sender = open(address).await.ok()?;
     let request = Request::get(format!("/v1/events?since={since}"))
         .header("host", address.to_string())

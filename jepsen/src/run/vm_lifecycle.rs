@@ -52,7 +52,7 @@ async fn prepare(running: &Running) -> Result<Vec<Follower>> {
     client.import_kernel(IMAGE, running.cluster.test_guest("banner")?).await?;
     client.create_tiny_flavor().await?;
     let since = client.get::<ClusterView>("/v1/cluster").await?.revision;
-    Ok(daemons.iter().map(|daemon| Follower::start(&daemon.name, daemon.addresses.api, since)).collect())
+    Ok(daemons.iter().map(|daemon| Follower::start(&daemon.name, daemon.endpoint(), since)).collect())
 }
 
 /// Clients and nemesis at the same time; the clients have ended when this does.
@@ -85,7 +85,7 @@ async fn gather(
 ) -> Result<Evidence> {
     let cluster = &mut running.cluster;
     cluster.wait_whole().await?;
-    let address = cluster.daemons[0].addresses.api;
+    let address = cluster.daemons[0].endpoint();
     let settled = wait_for("all VMs to settle", SETTLE_LIMIT, || async {
         let vms = crate::harness::Client::new(address).all_vms().await?;
         Ok(settled::is_settled(&vms).then_some(()))

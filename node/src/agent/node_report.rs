@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::report::propose;
 use crate::app::Shared;
 use crate::clock;
+use crate::config::InventoryConfig;
 
 /// How often the host is looked at.
 const PERIOD: Duration = Duration::from_secs(10);
@@ -33,6 +34,7 @@ pub struct Here {
     pub api_addr: String,
     /// Where VM disks lie.
     pub vm_dir: PathBuf,
+    pub ratios: InventoryConfig,
 }
 
 /// Runs until cancelled.
@@ -114,27 +116,27 @@ async fn look(app: &Shared, here: &Here, facts: HypervisorFacts, last: Option<&N
         boot_id: here.boot_id,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         hypervisor: facts,
-        inventory: inventory(u64::from(host::cpus()), memory_mib, disk_gib, images_gib),
+        inventory: inventory(here.ratios, u64::from(host::cpus()), memory_mib, disk_gib, images_gib),
         conditions,
     }
 }
 
-/// Inventory of a host, with Nova's default ratios (CPU 4.0, RAM 1.0, disk 1.0).
 fn inventory(
+    ratios: InventoryConfig,
     cpus: u64,
     memory_mib: u64,
     disk_gib: u64,
     images_gib: u64,
 ) -> BTreeMap<ResourceClass, Inventory> {
-    let of = |total, reserved, allocation_ratio_thousandths| Inventory {
+    let of = |total, reserved, ratio: f64| Inventory {
         total,
         reserved,
-        allocation_ratio_thousandths,
+        allocation_ratio_thousandths: (ratio * 1000.0).round() as u64,
     };
     BTreeMap::from([
-        (ResourceClass::Vcpu, of(cpus, 0, 4000)),
-        (ResourceClass::MemoryMb, of(memory_mib, (memory_mib / 20).max(1024), 1000)),
-        (ResourceClass::DiskGb, of(disk_gib, DISK_RESERVE_GIB + images_gib, 1000)),
+        (ResourceClass::Vcpu, of(cpus, 0, ratios.cpu_allocation_ratio)),
+        (ResourceClass::MemoryMb, of(memory_mib, (memory_mib / 20).max(1024), ratios.ram_allocation_ratio)),
+        (ResourceClass::DiskGb, of(disk_gib, DISK_RESERVE_GIB + images_gib, ratios.disk_allocation_ratio)),
     ])
 }
 

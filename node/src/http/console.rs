@@ -5,7 +5,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use futures::stream;
+use futures::{Stream, StreamExt, stream};
 use holm_api::header::CONSOLE_PROTOCOL;
 use holm_api::{Code, LogQuery};
 use holm_model::node::Node;
@@ -89,7 +89,10 @@ async fn log(
         Err(error) => return Err(refused(error)),
     };
     let body = match live {
-        Some(live) => follow(printed, live),
+        Some(live) => {
+            let stopping = app.stopping.clone().cancelled_owned();
+            Body::from_stream(follow(printed, live).take_until(stopping))
+        }
         None => Body::from(printed),
     };
     Ok(([(header::CONTENT_TYPE, "application/octet-stream")], body).into_response())
@@ -107,13 +110,13 @@ fn refused(error: hypervisor::Error) -> Failure {
 }
 
 /// The log, then what is printed from now on.
-fn follow(printed: Vec<u8>, live: UnixStream) -> Body {
+fn follow(printed: Vec<u8>, live: UnixStream) -> impl Stream<Item = std::io::Result<Bytes>> {
     let tail = printed.clone();
     let first = (!printed.is_empty()).then(|| Bytes::from(printed));
     let state = (first, Some(tail), live);
-    Body::from_stream(stream::unfold(state, |(first, tail, mut live)| async move {
+    stream::unfold(state, |(first, tail, mut live)| async move {
         if let Some(first) = first {
-            return Some((Ok::<_, std::io::Error>(first), (None, tail, live)));
+            return Some((Ok(first), (None, tail, live)));
         }
         let mut tail = tail;
         let mut buffer = vec![0; 16 * 1024];
@@ -130,7 +133,7 @@ fn follow(printed: Vec<u8>, live: UnixStream) -> Body {
                 return Some((Ok(Bytes::copy_from_slice(fresh)), (None, None, live)));
             }
         }
-    }))
+    })
 }
 
 /// How many bytes at the start of `live` end `printed` already.

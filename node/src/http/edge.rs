@@ -72,3 +72,61 @@ fn panicked(panic: &(dyn Any + Send)) -> Failure {
     Failure::new(Code::Internal, "the daemon failed to handle the request")
         .hint("this is a defect: report it with the daemon's log for this request id")
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::routing::get;
+    use axum::{Router, middleware};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    /// Sends `requests` over one connection, the last of which closes it; all that comes back.
+    async fn served(requests: &str) -> String {
+        let boom = get(async || -> &'static str { panic!("a defect") });
+        let router = Router::new()
+            .route("/boom", boom)
+            .route("/fine", get(async || "fine"))
+            .layer(middleware::from_fn_with_state(Arc::new(Traffic::default()), edge));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = tokio::spawn(async move { axum::serve(listener, router).await });
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(requests.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        server.abort();
+        answer
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_a_problem_and_the_connection_goes_on() {
+        let answer = served(
+            "GET /boom HTTP/1.1\r\nhost: x\r\n\r\nGET /fine HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
+        )
+        .await;
+        assert!(answer.starts_with("HTTP/1.1 500 "), "{answer}");
+        assert!(
+            answer.contains("application/problem+json") && answer.contains("\"code\":\"internal\""),
+            "{answer}"
+        );
+        assert!(answer.ends_with("fine"), "{answer}");
+    }
+
+    #[tokio::test]
+    async fn what_axum_refuses_is_a_problem_too() {
+        let answer = served("PUT /fine HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await;
+        assert!(
+            answer.contains("\"code\":\"method_not_allowed\"") && answer.contains("allow: GET,HEAD"),
+            "{answer}"
+        );
+    }
+
+    #[tokio::test]
+    async fn another_project_is_refused_before_any_handler() {
+        let answer =
+            served("GET /boom HTTP/1.1\r\nhost: x\r\nholm-project: other\r\nconnection: close\r\n\r\n").await;
+        assert!(answer.contains("\"field\":\"Holm-Project\""), "{answer}");
+    }
+}

@@ -9,7 +9,7 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::sse::{self, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use futures::{Stream, stream};
+use futures::{Stream, StreamExt, stream};
 use holm_api::{Code, Event, EventsQuery, List};
 use holm_model::event::Since;
 use holm_model::{Revision, State as Model};
@@ -27,14 +27,14 @@ use super::read::Snapshot;
 use crate::app::Shared;
 
 pub fn routes() -> OpenApiRouter<Shared> {
-    OpenApiRouter::new().routes(routes!(events))
+    OpenApiRouter::new().routes(routes!(since))
 }
 
 /// Events after a revision. As a stream, each `id` is a revision to resume from (`Last-Event-ID`); one in
 /// the future is waited for.
 #[utoipa::path(get, path = "/v1/events", tag = "events", params(EventsQuery),
     responses((status = 200, content((Event = "text/event-stream"), (List<Event> = "application/json")))))]
-async fn events(
+async fn since(
     State(app): State<Shared>,
     headers: HeaderMap,
     Query(query): Query<EventsQuery>,
@@ -53,6 +53,7 @@ async fn events(
     let since = resume(&headers)?.or(query.since.map(Revision)).unwrap_or(state.revision);
     happened(state, since)?;
     let stream = Follow { updates: app.raft.watch(), since, ready: VecDeque::new(), done: false }.stream();
+    let stream = stream.take_until(app.stopping.clone().cancelled_owned());
     Ok(Sse::new(stream).keep_alive(KeepAlive::default()).into_response())
 }
 

@@ -41,7 +41,9 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
 fn bad_query(text: &str) -> Failure {
     let message = text.split_once(": ").map_or(text, |(_, message)| message);
     let failure = Failure::new(Code::InvalidQuery, message);
-    let named = quoted(message, "unknown field").or_else(|| quoted(message, "missing field"));
+    let named = ["unknown field", "missing field", "duplicate field"]
+        .into_iter()
+        .find_map(|what| quoted(message, what));
     match named.or_else(|| message.split_once(": ").map(|(field, _)| field)) {
         Some(field) => failure.field(field),
         None => failure,
@@ -155,6 +157,10 @@ fn json<T: DeserializeOwned>(headers: &HeaderMap, bytes: &[u8]) -> Result<T> {
 }
 
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
+    // serde would take an array of the fields' values as well.
+    if bytes.trim_ascii_start().first() != Some(&b'{') {
+        return Err(malformed("a JSON object is needed"));
+    }
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let parsed = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
         let path = error.path().to_string();
@@ -216,6 +222,7 @@ mod tests {
         assert_eq!(refusal::<CreateVm>(r#"{"name":"a"}"#), (Code::MissingField, name("flavor")));
         let on_no_host = r#"{"name":"a","flavor":"f","image":"i","on_no_host":"pray"}"#;
         assert_eq!(refusal::<CreateVm>(on_no_host), (Code::InvalidField, name("on_no_host")));
+        assert_eq!(refusal::<StopVm>("[true]"), (Code::MalformedJson, None));
         assert_eq!(refusal::<StopVm>("{} {}"), (Code::MalformedJson, None));
         assert_eq!(refusal::<StopVm>("{"), (Code::MalformedJson, None));
         assert_eq!(refusal::<StopVm>("\u{feff}{}"), (Code::MalformedJson, None));

@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::answer::Answer;
 use super::convert;
 use super::extract::{Change, Named, NoBody, Query};
-use super::openapi::WriteHeaders;
+use super::openapi::{MatchHeader, WriteHeaders};
 use super::page::Page;
 use super::problem::{Failure, Result};
 use super::read::Snapshot;
@@ -26,6 +26,7 @@ pub fn routes() -> OpenApiRouter<Shared> {
 
 /// Create a flavor.
 #[utoipa::path(post, path = "/v1/flavors", tag = "flavors", params(WriteHeaders),
+    request_body = CreateFlavor,
     responses((status = 201, body = Flavor)))]
 async fn create(State(app): State<Shared>, change: Change<CreateFlavor>) -> Result<Answer<Flavor>> {
     let Change { body, intent } = change;
@@ -75,7 +76,7 @@ async fn show(
 
 /// Delete a flavor. VMs made from it keep their sizes.
 #[utoipa::path(delete, path = "/v1/flavors/{flavor}", tag = "flavors",
-    params(("flavor" = String, Path, description = "Name or id"), WriteHeaders),
+    params(("flavor" = String, Path, description = "Name or id"), WriteHeaders, MatchHeader),
     responses((status = 202, body = Deleted)))]
 async fn delete(
     State(app): State<Shared>,

@@ -19,13 +19,13 @@ use crate::app::Shared;
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub fn routes() -> OpenApiRouter<Shared> {
-    OpenApiRouter::new().routes(routes!(health)).routes(routes!(metrics))
+    OpenApiRouter::new().routes(routes!(probe)).routes(routes!(metrics))
 }
 
 /// Whether this node can serve. 200 when ready, 503 when not; it is live when it answers at all.
 #[utoipa::path(get, path = "/health", tag = "health",
     responses((status = 200, body = Health), (status = 503, body = Health)))]
-async fn health(State(app): State<Shared>) -> impl IntoResponse {
+async fn probe(State(app): State<Shared>) -> impl IntoResponse {
     let reason = app.raft.read(PROBE_TIMEOUT).await.err().map(|error| error.to_string());
     let published = app.raft.state();
     let state = &published.state;

@@ -3,24 +3,23 @@
 
 use std::time::Duration;
 
-use axum::body::{Body, BodyDataStream, Bytes};
+use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, StatusCode, request};
+use axum::http::{HeaderMap, StatusCode, header, request};
 use axum::response::Response;
 use futures::StreamExt;
 use holm_api::{Code, CreateImageQuery, Deleted, Image, List, ListQuery, ReadQuery, header as holm};
 use holm_model::reply::{Kind, Outcome};
 use holm_model::{Command, ImageId, Reason, State as Model, command, image, limits};
 use holm_vmm::image_check;
-use holm_vmm::image_store::{self, Stored, Upload};
-use tokio::sync::mpsc;
+use holm_vmm::image_store::{self, Stored};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
 use super::answer::Answer;
 use super::extract::{Change, Named, NoBody, Query, drain};
-use super::openapi::WriteHeaders;
+use super::openapi::{MatchHeader, WriteHeaders};
 use super::page::Page;
 use super::problem::{Failure, Result};
 use super::proxy::{forward, was_forwarded};
@@ -32,8 +31,6 @@ use crate::app::{App, Shared, chain};
 
 /// An upload that brings nothing for this long has been given up.
 const UPLOAD_IDLE: Duration = Duration::from_secs(60);
-/// Pieces of the body that wait for the disk.
-const UPLOAD_QUEUE: usize = 16;
 
 pub fn routes() -> OpenApiRouter<Shared> {
     OpenApiRouter::new().routes(routes!(create, list)).routes(routes!(show, delete)).routes(routes!(data))
@@ -51,6 +48,7 @@ async fn create(
     request: Request,
 ) -> Result<Answer<Image>> {
     let (parts, body) = request.into_parts();
+    let waits = parts.headers.contains_key(header::EXPECT);
     let admitted = match query {
         Ok(Query(query)) => admit(&app, &parts, query).await,
         Err(failure) => Err(failure),
@@ -58,8 +56,11 @@ async fn create(
     let accepted = match admitted {
         Ok(Admitted::New(import)) => import_bytes(&app, import, body).await?,
         refused => {
-            // Read to its end, so that the sender gets the answer and not a broken connection.
-            drain(body).await;
+            // Read to its end, so that the sender gets the answer and not a broken connection; one that
+            // waits to be asked for the bytes is not asked.
+            if !waits {
+                drain(body).await;
+            }
             match refused? {
                 Admitted::Before(accepted) => accepted,
                 Admitted::New(_) => unreachable!("matched above"),
@@ -117,6 +118,7 @@ fn announced_sha256(headers: &HeaderMap) -> Result<Option<String>> {
 
 async fn import_bytes(app: &App, import: Import, body: Body) -> Result<Accepted> {
     let stored = receive(app, &import, body).await?;
+    check(app, import.kind, &stored).await?;
     let id = ImageId(Uuid::now_v7());
     perform(&app.raft, &import.intent, Basis::Local, |_| {
         Ok(Command::CreateImage(command::CreateImage {
@@ -131,79 +133,46 @@ async fn import_bytes(app: &App, import: Import, body: Body) -> Result<Accepted>
     .await
 }
 
-/// Streams the body into the image store. What is not whole, not what was announced, or not of its kind,
-/// leaves nothing.
+/// Streams the body into the image store. What is not whole, or not what was announced, leaves nothing.
 async fn receive(app: &App, import: &Import, body: Body) -> Result<Stored> {
-    let upload = app.images.begin().map_err(store_failure)?;
-    let (sender, receiver) = mpsc::channel(UPLOAD_QUEUE);
-    let (kind, sha256) = (import.kind, import.sha256.clone());
-    // The disk blocks: one thread of its own writes, hashes, checks and publishes.
-    let written = tokio::task::spawn_blocking(move || write_all(upload, receiver, kind, sha256));
+    let truncated = |why: String| {
+        let failure = Failure::new(Code::TruncatedUpload, format!("{why}; nothing was stored"));
+        failure.field("body").hint("upload it again")
+    };
+    let mut upload = app.images.begin().map_err(store_failure)?;
     let mut body = body.into_data_stream();
-    let sent = send_all(&mut body, sender).await;
-    let stored = written.await.map_err(|error| Failure::new(Code::Internal, error.to_string()))?;
-    match sent {
-        Sent::Whole => stored,
-        Sent::Broken(why) => Err(Failure::new(Code::TruncatedUpload, format!("{why}; nothing was stored"))
-            .field("body")
-            .hint("upload it again")),
-        Sent::Unwanted => {
-            drain(Body::from_stream(body)).await;
-            stored
-        }
-    }
-}
-
-enum Sent {
-    Whole,
-    Broken(String),
-    /// The writer has given up, and knows why.
-    Unwanted,
-}
-
-/// What goes to the writer: bytes, or that there are no more. Without the latter it stores nothing.
-enum Part {
-    Bytes(Bytes),
-    End,
-}
-
-async fn send_all(body: &mut BodyDataStream, sender: mpsc::Sender<Part>) -> Sent {
     loop {
-        let part = match tokio::time::timeout(UPLOAD_IDLE, body.next()).await {
-            Ok(Some(Ok(bytes))) => Part::Bytes(bytes),
-            Ok(None) => Part::End,
-            Ok(Some(Err(error))) => return Sent::Broken(format!("the upload ended early: {error}")),
-            Err(_) => return Sent::Broken(format!("no bytes came for {} s", UPLOAD_IDLE.as_secs())),
-        };
-        let end = matches!(part, Part::End);
-        if sender.send(part).await.is_err() {
-            return if end { Sent::Whole } else { Sent::Unwanted };
-        }
-        if end {
-            return Sent::Whole;
+        let chunk = tokio::time::timeout(UPLOAD_IDLE, body.next())
+            .await
+            .map_err(|_| truncated(format!("no bytes came for {} s", UPLOAD_IDLE.as_secs())))?;
+        match chunk {
+            Some(Ok(bytes)) => {
+                if let Err(error) = upload.write(bytes).await {
+                    drop(upload);
+                    drain(Body::from_stream(body)).await;
+                    return Err(store_failure(error));
+                }
+            }
+            Some(Err(error)) => return Err(truncated(format!("the upload ended early: {error}"))),
+            None => break,
         }
     }
+    upload.finish(import.sha256.as_deref()).await.map_err(store_failure)
 }
 
-fn write_all(
-    mut upload: Upload,
-    mut parts: mpsc::Receiver<Part>,
-    kind: image::ImageKind,
-    sha256: Option<String>,
-) -> Result<Stored> {
-    loop {
-        match parts.blocking_recv() {
-            Some(Part::Bytes(bytes)) => upload.write(&bytes).map_err(store_failure)?,
-            Some(Part::End) => break,
-            None => return Err(Failure::new(Code::TruncatedUpload, "the upload ended early")),
-        }
-    }
-    image_check::check(upload.path(), kind).map_err(|refusal| match refusal {
+/// Whether the bytes are what they are said to be. Refused ones stay, without a record, until the agent
+/// removes what no record names: another import of the same bytes may be under way.
+async fn check(app: &App, kind: image::ImageKind, stored: &Stored) -> Result<()> {
+    let Some(path) = app.images.path(&stored.sha256) else {
+        return Err(Failure::new(Code::Internal, "the stored image has disappeared"));
+    };
+    let checked = tokio::task::spawn_blocking(move || image_check::check(&path, kind)).await;
+    checked.map_err(|error| Failure::new(Code::Internal, error.to_string()))?.map_err(|refusal| match refusal
+    {
         image_check::Refusal::Empty => store_failure(image_store::Error::Empty),
         image_check::Refusal::Io(error) => Failure::new(Code::Internal, format!("cannot read it: {error}")),
         refusal => Failure::new(Code::InvalidField, format!("kind: {refusal}")).field("kind"),
-    })?;
-    upload.finish(sha256.as_deref(), None).map_err(store_failure)
+    })
 }
 
 fn store_failure(error: image_store::Error) -> Failure {
@@ -246,7 +215,7 @@ async fn show(
 
 /// Delete an image. Refused while a VM uses it.
 #[utoipa::path(delete, path = "/v1/images/{image}", tag = "images",
-    params(("image" = String, Path, description = "Name or id"), WriteHeaders),
+    params(("image" = String, Path, description = "Name or id"), WriteHeaders, MatchHeader),
     responses((status = 202, body = Deleted)))]
 async fn delete(
     State(app): State<Shared>,
@@ -279,8 +248,8 @@ async fn data(
     let snapshot = Snapshot::take(&app.raft, query.consistency).await?;
     let state = snapshot.state();
     let image = find(state, &name)?;
-    if app.images.contains(&image.sha256) {
-        return serve(&app.images.path(&image.sha256), &image.sha256, request.headers()).await;
+    if let Some(path) = app.images.path(&image.sha256) {
+        return serve(&path, &image.sha256, request.headers()).await;
     }
     let me = app.raft.node_id();
     let others = image.holders.iter().filter(|holder| **holder != me);

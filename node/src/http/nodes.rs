@@ -11,7 +11,7 @@ use utoipa_axum::routes;
 use super::answer::Answer;
 use super::convert;
 use super::extract::{Change, Named, NoBody, Query};
-use super::openapi::WriteHeaders;
+use super::openapi::{MatchHeader, WriteHeaders};
 use super::page::Page;
 use super::problem::{Failure, Result};
 use super::read::Snapshot;
@@ -53,7 +53,8 @@ async fn show(
 
 /// Cordon (`enabled: false`) or uncordon a node. What runs there stays.
 #[utoipa::path(patch, path = "/v1/nodes/{node}", tag = "nodes",
-    params(("node" = String, Path, description = "Name or id"), WriteHeaders),
+    params(("node" = String, Path, description = "Name or id"), WriteHeaders, MatchHeader),
+    request_body = PatchNode,
     responses((status = 200, body = Node)))]
 async fn patch(State(app): State<Shared>, name: Named, change: Change<PatchNode>) -> Result<Answer<Node>> {
     let Change { body, intent } = change;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::http::header;
+use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
 use holm_api::Problem;
@@ -22,13 +22,20 @@ pub struct WriteHeaders {
     /// Makes the write happen once however often it is sent; 1 to 128 visible ASCII characters.
     #[param(rename = "Idempotency-Key", required = false, max_length = 128)]
     idempotency_key: Option<String>,
-    /// The revision the record must still have, in double quotes.
-    #[param(rename = "If-Match", required = false, example = "\"42\"")]
-    if_match: Option<String>,
     /// The revision at which the client made up its mind; a key sent again after the idempotency window has
     /// passed is then refused instead of acting twice.
     #[param(rename = "Holm-Seen", required = false)]
     holm_seen: Option<u64>,
+}
+
+/// The header of writes to one record.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[allow(dead_code)] // As above.
+pub struct MatchHeader {
+    /// The revision the record must still have, in double quotes.
+    #[param(rename = "If-Match", required = false, example = "\"42\"")]
+    if_match: Option<String>,
 }
 
 #[derive(utoipa::OpenApi)]
@@ -48,6 +55,16 @@ pub fn complete(mut document: OpenApi) -> OpenApi {
     for item in document.paths.paths.values_mut() {
         let operations = [&mut item.get, &mut item.post, &mut item.patch, &mut item.delete];
         for operation in operations.into_iter().flatten() {
+            // Handlers are named within their module; ids must be unique in the document.
+            let resource = operation.tags.iter().flatten().next().cloned().unwrap_or_default();
+            operation.operation_id = operation.operation_id.take().map(|id| format!("{resource}_{id}"));
+            for (status, response) in &mut operation.responses.responses {
+                if let RefOr::T(response) = response
+                    && response.description.is_empty()
+                {
+                    response.description = reason(status).to_owned();
+                }
+            }
             let mut problem = Response::new("The request failed");
             let content = Content::new(Some(Ref::from_schema_name("Problem")));
             problem.content.insert(MEDIA_TYPE.to_owned(), RefOr::T(content));
@@ -55,6 +72,11 @@ pub fn complete(mut document: OpenApi) -> OpenApi {
         }
     }
     document
+}
+
+fn reason(status: &str) -> &'static str {
+    let status = status.parse().ok().and_then(|status| StatusCode::from_u16(status).ok());
+    status.and_then(|status| status.canonical_reason()).unwrap_or("The answer")
 }
 
 /// The route that serves it.

@@ -8,6 +8,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use axum::response::Response;
+use futures::StreamExt;
 use holm_api::{Code, header as holm};
 use holm_model::node::Node;
 use hyper::client::conn::http1;
@@ -80,7 +81,12 @@ pub async fn forward(app: &App, node: &Node, mut request: Request) -> Result<Res
     for name in HOP_BY_HOP {
         response.headers_mut().remove(name);
     }
-    Ok(response.map(Body::new))
+    if response.headers().contains_key(header::CONTENT_LENGTH) {
+        return Ok(response.map(Body::new));
+    }
+    // It may have no end of its own, as a log that is followed.
+    let stopping = app.stopping.clone().cancelled_owned();
+    Ok(response.map(|body| Body::from_stream(Body::new(body).into_data_stream().take_until(stopping))))
 }
 
 fn rewritten(app: &App, node: &Node, request: Request) -> Result<Request> {

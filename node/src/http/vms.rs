@@ -15,7 +15,7 @@ use super::PROJECT;
 use super::answer::Answer;
 use super::convert;
 use super::extract::{Change, Named, NoBody, Query};
-use super::openapi::WriteHeaders;
+use super::openapi::{MatchHeader, WriteHeaders};
 use super::page::Page;
 use super::problem::{Failure, Result};
 use super::read::Snapshot;
@@ -33,6 +33,7 @@ pub fn routes() -> OpenApiRouter<Shared> {
 
 /// Create a VM. The answer comes once the record is durable; the VM is then in BUILD.
 #[utoipa::path(post, path = "/v1/vms", tag = "vms", params(WriteHeaders),
+    request_body = CreateVm,
     responses((status = 202, body = Vm)))]
 async fn create(State(app): State<Shared>, change: Change<CreateVm>) -> Result<Answer<Vm>> {
     let Change { body, intent } = change;
@@ -125,7 +126,7 @@ async fn show(
 
 /// Delete a VM with its disks. It is gone when a read says 404.
 #[utoipa::path(delete, path = "/v1/vms/{vm}", tag = "vms",
-    params(("vm" = String, Path, description = "Name or id"), WriteHeaders),
+    params(("vm" = String, Path, description = "Name or id"), WriteHeaders, MatchHeader),
     responses((status = 202, body = Deleted)))]
 async fn delete(
     State(app): State<Shared>,
@@ -146,7 +147,7 @@ async fn delete(
 
 /// Start a VM that is off, or schedule afresh one that found no host.
 #[utoipa::path(post, path = "/v1/vms/{vm}/start", tag = "vms",
-    params(("vm" = String, Path, description = "Name or id"), WriteHeaders),
+    params(("vm" = String, Path, description = "Name or id"), WriteHeaders, MatchHeader),
     responses((status = 202, body = Vm)))]
 async fn start(
     State(app): State<Shared>,
@@ -159,7 +160,8 @@ async fn start(
 
 /// Stop a VM: power button, then power off after the time-out; or at once with `force`.
 #[utoipa::path(post, path = "/v1/vms/{vm}/stop", tag = "vms",
-    params(("vm" = String, Path, description = "Name or id"), WriteHeaders),
+    params(("vm" = String, Path, description = "Name or id"), WriteHeaders, MatchHeader),
+    request_body = Option<StopVm>,
     responses((status = 202, body = Vm)))]
 async fn stop(State(app): State<Shared>, name: Named, change: Change<StopVm>) -> Result<Answer<Vm>> {
     let stop = stop_mode("force", change.body.force, change.body.timeout_s)?;
@@ -168,7 +170,8 @@ async fn stop(State(app): State<Shared>, name: Named, change: Change<StopVm>) ->
 
 /// Reboot a running VM.
 #[utoipa::path(post, path = "/v1/vms/{vm}/reboot", tag = "vms",
-    params(("vm" = String, Path, description = "Name or id"), WriteHeaders),
+    params(("vm" = String, Path, description = "Name or id"), WriteHeaders, MatchHeader),
+    request_body = Option<RebootVm>,
     responses((status = 202, body = Vm)))]
 async fn reboot(State(app): State<Shared>, name: Named, change: Change<RebootVm>) -> Result<Answer<Vm>> {
     let stop = stop_mode("hard", change.body.hard, change.body.timeout_s)?;

@@ -165,25 +165,25 @@ async fn propose(raft: &Handle, intent: &Intent, command: Command) -> Result<Com
     let actor = Actor { name: ACTOR.to_owned(), project: PROJECT.to_owned() };
     let proposal = Proposal { key: Some(intent.key.clone()), seen, actor, command };
     let deadline = Instant::now() + WRITE_TIMEOUT;
+    let left = || deadline.saturating_duration_since(Instant::now());
     let mut unknown = None;
     loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        match raft.propose(proposal.clone(), left).await {
+        let error = match raft.propose(proposal.clone(), left()).await {
             Ok(committed) => return Ok(committed),
-            Err(error) => {
-                let last = deadline.saturating_duration_since(Instant::now()) <= RETRY_PAUSE;
-                // Once one attempt may have taken effect, a later refusal does not settle it.
-                if matches!(error, ProposeError::Unknown(_)) {
-                    unknown = Some(error);
-                } else if last {
-                    return Err(unknown.unwrap_or(error).into());
-                }
-                if last {
-                    return Err(unknown.unwrap_or(ProposeError::Unknown("time is up".to_owned())).into());
-                }
-                tokio::time::sleep(RETRY_PAUSE).await;
-            }
+            Err(error) => error,
+        };
+        // Once an attempt may have taken effect, a later refusal does not settle it.
+        let error = match (unknown.take(), error) {
+            (Some(earlier), ProposeError::Unavailable(_) | ProposeError::NotLeader) => earlier,
+            (_, error) => error,
+        };
+        if left() <= RETRY_PAUSE {
+            return Err(error.into());
         }
+        if matches!(error, ProposeError::Unknown(_)) {
+            unknown = Some(error);
+        }
+        tokio::time::sleep(RETRY_PAUSE).await;
     }
 }
 

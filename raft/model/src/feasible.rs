@@ -3,7 +3,7 @@
 
 use crate::group::{GroupPolicy, ServerGroup};
 use crate::id::NodeId;
-use crate::node::Node;
+use crate::node::{HypervisorKind, Node};
 use crate::resources::{Inventory, ResourceClass, Resources};
 use crate::state::State;
 use crate::vm::{VMM_OVERHEAD_MIB, Vm, VmSpec};
@@ -36,7 +36,7 @@ pub fn claim_of(spec: &VmSpec) -> Resources {
 /// A refusal by one rule, in words with the numbers that led to it.
 pub type Refusal = String;
 
-/// `ComputeStatus`: the node is up, enabled and has reported what it is.
+/// `ComputeStatus`: the node is up, enabled, has reported what it is, and its hypervisor can work.
 pub fn compute_status(node: &Node) -> Result<(), Refusal> {
     if !node.up {
         return Err(match node.report {
@@ -49,6 +49,12 @@ pub fn compute_status(node: &Node) -> Result<(), Refusal> {
             Some(reason) => format!("the node is cordoned: {reason}"),
             None => "the node is cordoned".to_owned(),
         });
+    }
+    if let Some(hypervisor) = node.report.as_ref().map(|report| &report.hypervisor)
+        && hypervisor.kind == HypervisorKind::CloudHypervisor
+        && !hypervisor.reason.is_empty()
+    {
+        return Err(format!("its hypervisor cannot run VMs: {}", hypervisor.reason));
     }
     Ok(())
 }

@@ -65,7 +65,7 @@ fn check_derived(state: &State) -> Result<(), String> {
         return Err(format!("usage {:?}, the VMs make {usage:?}", state.usage));
     }
     let listed = state.group_members.iter().map(|(id, vms)| (*id, vms.iter().copied().collect()));
-    if !listed.eq(members.into_iter()) {
+    if !listed.eq(members) {
         return Err("the members of a group differ from the VMs that name it".to_owned());
     }
     for aggregate in state.aggregates.values() {

@@ -209,8 +209,18 @@ impl LogStore {
 
     /// Makes everything durable and lets go of the files.
     pub async fn close(&self) {
+        self.end(true).await;
+    }
+
+    /// Lets go of the files as a crash would.
+    #[cfg(feature = "planted-faults")]
+    pub(crate) async fn abandon(&self) {
+        self.end(false).await;
+    }
+
+    async fn end(&self, marking: bool) {
         let (done, closed) = oneshot::channel();
-        if self.commands.send(Command::Close(done)).is_ok() {
+        if self.commands.send(Command::Close { marking, done }).is_ok() {
             let _ = closed.await;
         }
     }

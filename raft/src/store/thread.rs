@@ -29,12 +29,20 @@ const BOUNDS_PERIOD: Duration = Duration::from_secs(2);
 pub(super) type Reply<T> = oneshot::Sender<io::Result<T>>;
 
 pub(super) enum Command {
-    Append { entries: Vec<Entry>, done: IOFlushed<TypeConfig>, _backlog: OwnedSemaphorePermit },
+    Append {
+        entries: Vec<Entry>,
+        done: IOFlushed<TypeConfig>,
+        _backlog: OwnedSemaphorePermit,
+    },
     Vote(Vote, Reply<()>),
     Truncate(Option<u64>, Reply<()>),
     Purge(LogId, Reply<()>),
     Read(Range<u64>, usize, Reply<Vec<Entry>>),
-    Close(oneshot::Sender<()>),
+    /// Lets go of the files; `marking` how far the log is committed, unless it is to look like a crash.
+    Close {
+        marking: bool,
+        done: oneshot::Sender<()>,
+    },
 }
 
 /// What waits for the next fsync.
@@ -112,8 +120,10 @@ impl Thread {
                     }
                 }
             };
-            if let Command::Close(done) = command {
-                self.finish();
+            if let Command::Close { marking, done } = command {
+                if marking {
+                    self.finish();
+                }
                 return Some(done);
             }
             self.perform(command);
@@ -143,7 +153,7 @@ impl Thread {
             // Need not be durable: entries that come back after a crash conflict again.
             Command::Truncate(index, reply) => answer(reply, self.database.truncate_after(index)),
             Command::Read(range, limit_bytes, reply) => answer(reply, self.read(range, limit_bytes)),
-            Command::Close(_) => {}
+            Command::Close { .. } => {}
         }
     }
 

@@ -5,7 +5,7 @@ use holm_model::feasible::{self, Refusal};
 
 use crate::filter::{Filter, Host, Request};
 
-/// The host is up, enabled and has reported.
+/// The host is up, enabled, has reported, and its hypervisor can work.
 #[derive(Clone, Copy, Debug)]
 pub struct ComputeStatus;
 

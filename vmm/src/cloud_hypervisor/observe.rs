@@ -53,9 +53,12 @@ impl CloudHypervisor {
                 Ok(state) => state,
                 Err(reason) => return Ok(Some(Observation::Unknown { reason })),
             },
-            Err(e) if e.kind() == io::ErrorKind::TimedOut => InstanceState::Unresponsive {
-                reason: format!("its shim (process {}) does not answer", record.shim.pid),
-            },
+            // Its backlog is full, or it took the request and is silent.
+            Err(e) if matches!(e.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock) => {
+                InstanceState::Unresponsive {
+                    reason: format!("its shim (process {}) does not answer", record.shim.pid),
+                }
+            }
             Err(_) => return Ok(None),
         };
         Ok(Some(Observation::Known(instance(mark, &record, state))))

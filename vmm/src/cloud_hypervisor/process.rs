@@ -8,6 +8,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use super::settings::VmmUser;
@@ -27,6 +28,37 @@ pub struct Binary {
     pub path: PathBuf,
     /// As it prints it, without its own name: `v53.0-246-gae44c2971`.
     pub version: String,
+}
+
+/// The last answer of [`Finder::find`] and which file it was about.
+#[derive(Debug, Default)]
+pub struct Finder {
+    known: Mutex<Option<(FileIdentity, Binary)>>,
+}
+
+/// Device, inode, size and modification time: changes with every upgrade.
+type FileIdentity = (u64, u64, u64, i64, i64);
+
+impl Finder {
+    /// As [`find`], without running the binary again while the file is the same.
+    pub async fn find(&self, configured: Option<&Path>) -> Result<Binary, String> {
+        let identity = || {
+            let meta = configured.map(Path::to_owned).or_else(on_path)?.metadata().ok()?;
+            Some((meta.dev(), meta.ino(), meta.size(), meta.mtime(), meta.mtime_nsec()))
+        };
+        let before = identity();
+        let known = self.known.lock().unwrap_or_else(|e| e.into_inner()).clone();
+        if let Some((of, binary)) = known
+            && Some(of) == before
+        {
+            return Ok(binary);
+        }
+        let binary = find(configured).await?;
+        // A file that changed meanwhile is looked at again.
+        let known = before.filter(|of| Some(*of) == identity()).map(|of| (of, binary.clone()));
+        *self.known.lock().unwrap_or_else(|e| e.into_inner()) = known;
+        Ok(binary)
+    }
 }
 
 /// Finds the configured binary, or the one on `PATH`, and checks it. The error says what to do.

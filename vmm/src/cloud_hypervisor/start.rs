@@ -41,7 +41,7 @@ impl CloudHypervisor {
             return self.await_start(&dir, &spec).await;
         }
         config::validate(&spec).map_err(Error::BuildFailed)?;
-        let binary = super::detect(self.settings.vmm_binary.as_deref()).await.map_err(Error::BuildFailed)?;
+        let binary = self.detect().await.map_err(Error::BuildFailed)?;
         let payload = self.prepare(&dir, &spec).await?;
         self.remove_leftovers(spec.vm);
         self.write_spec(&dir, &spec, &payload, binary)?;

@@ -30,13 +30,17 @@ impl Watches {
         }
         let (watched, changes, socket) = (self.watched.clone(), self.changes.clone(), socket.to_owned());
         tokio::spawn(async move {
-            if let Ok(mut connection) = Connection::open(&socket, Op::Watch).await {
-                // The first line says how things are now, which whoever began the watch knows.
-                let mut first = true;
-                while let Ok(Some(_)) = connection.next().await {
-                    if !std::mem::take(&mut first) {
-                        let _ = changes.send(vm);
-                    }
+            let opened = Connection::open(&socket, Op::Watch).await;
+            // A shim that cannot be reached is no news: whoever looks next tries again.
+            let Ok(mut connection) = opened else {
+                lock(&watched).remove(&vm);
+                return;
+            };
+            // The first line says how things are now, which whoever began the watch knows.
+            let mut first = true;
+            while let Ok(Some(_)) = connection.next().await {
+                if !std::mem::take(&mut first) {
+                    let _ = changes.send(vm);
                 }
             }
             lock(&watched).remove(&vm);

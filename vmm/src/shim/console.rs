@@ -167,8 +167,13 @@ impl Console {
     /// Serves one reader: what it typed, and what waits for it.
     pub fn serve_client(&mut self, id: u64) {
         let Some(client) = self.clients.iter_mut().find(|c| c.id == id) else { return };
+        let waits_for_guest = self.writer == Some(id) && self.to_guest.len() >= GUEST_QUEUE_BYTES;
+        let had_output = !client.queue.is_empty();
         let mut open = client.flush();
-        if open && (self.writer != Some(id) || self.to_guest.len() < GUEST_QUEUE_BYTES) {
+        if open && waits_for_guest {
+            // Polled for its output only. Ready without any, it has hung up.
+            open = had_output;
+        } else if open {
             let mut typed = [0; 1024];
             match client.stream.read(&mut typed) {
                 Ok(0) => open = false,

@@ -81,5 +81,17 @@ mod tests {
         )
         .expect("status");
         assert_eq!(status.phase, Phase::Ending(ExitCause::GuestOff));
+        let failed = ExitCause::Failed { reason: "why".into() };
+        let phases = [
+            (r#""starting""#, Phase::Starting),
+            (r#""running""#, Phase::Running),
+            (r#""paused""#, Phase::Paused),
+            (r#"{"stopping":"requested"}"#, Phase::Stopping(ExitCause::Requested)),
+            (r#"{"ending":"host-lost"}"#, Phase::Ending(ExitCause::HostLost)),
+            (r#"{"ended":{"failed":{"reason":"why"}}}"#, Phase::Ended(failed)),
+        ];
+        for (text, phase) in phases {
+            assert_eq!(serde_json::from_str::<Phase>(text).expect(text), phase);
+        }
     }
 }

@@ -3,27 +3,23 @@
 
 use std::io::Read;
 use std::os::fd::AsFd;
-use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use nix::sys::signalfd::SignalFd;
 
-use super::console::{Console, FarEnd, set_nonblocking};
+use super::console::Console;
 use super::control::{Control, Demand, PROBE_PATIENCE};
+use super::ending::{clean_up, describe_exit, record_exit};
 use super::poll::{PollSet, Token};
 use super::protocol::{Status, Unanswered, VERSION};
 use super::reset_counter::ResetCounter;
 use super::setup::{self, note};
 use super::vmm_log::VmmLog;
-use super::{API_SOCKET, CONSOLE_SOCKET, CONTROL_SOCKET, Prepared, Refusal};
 use crate::cloud_hypervisor::client::{self, Answer, Call, Client, State};
 use crate::cloud_hypervisor::events::Parser;
-use crate::cloud_hypervisor::process::{Launch, Vmm};
-use crate::durable::Sync;
-use crate::host;
-use crate::hypervisor::ExitCause;
-use crate::vm_dir::{ExitRecord, FORMAT, Lock, ProcessId, ShimRecord, VmDir};
+use crate::cloud_hypervisor::process::Vmm;
+use crate::vm_dir::{Lock, ShimRecord, VmDir};
 use crate::vm_state::{Action, Input, Phase};
 
 /// A call is reported as unanswered after this long.
@@ -34,97 +30,44 @@ const FRESH: Duration = Duration::from_secs(1);
 const TERM_PATIENCE: Duration = Duration::from_secs(3);
 /// How long a guest may take to power off when the host goes down.
 const HOST_STOP_GRACE: Duration = Duration::from_secs(60);
+/// From the loss of the API connection during a start to giving the start up, unless the VMM's exit explains
+/// it first.
+const LOST_PATIENCE: Duration = Duration::from_secs(2);
 /// How often the VMM's log is looked at.
-const TRIM_PERIOD: Duration = Duration::from_secs(30);
+pub(super) const TRIM_PERIOD: Duration = Duration::from_secs(30);
+/// From the start to the locking of memory, which reads the whole program from disk: not in the way of the
+/// guest's first byte.
+pub(super) const LOCK_MEMORY_DELAY: Duration = Duration::from_secs(1);
 
 /// A run under way.
 pub struct Run {
-    dir: VmDir,
-    run_dir: PathBuf,
-    record: ShimRecord,
+    pub(super) dir: VmDir,
+    pub(super) run_dir: PathBuf,
+    pub(super) record: ShimRecord,
     /// Held by the VMM too.
-    _lock: Lock,
-    phase: Phase,
-    vmm: Vmm,
-    api: Client,
-    events: Option<std::io::PipeReader>,
-    event_parser: Parser,
-    console: Console,
-    control: Control,
-    signals: SignalFd,
-    vmm_log: VmmLog,
-    resets: ResetCounter,
-    grace: Duration,
-    grace_until: Option<Instant>,
-    kill_at: Option<Instant>,
-    last_word: Option<Instant>,
-    trim_at: Instant,
+    pub(super) _lock: Lock,
+    pub(super) phase: Phase,
+    pub(super) vmm: Vmm,
+    pub(super) api: Client,
+    pub(super) events: Option<std::io::PipeReader>,
+    pub(super) event_parser: Parser,
+    pub(super) console: Console,
+    pub(super) control: Control,
+    pub(super) signals: SignalFd,
+    pub(super) vmm_log: VmmLog,
+    pub(super) resets: ResetCounter,
+    pub(super) grace: Duration,
+    pub(super) grace_until: Option<Instant>,
+    pub(super) kill_at: Option<Instant>,
+    /// When a start whose connection broke is given up.
+    pub(super) lost_at: Option<Instant>,
+    pub(super) last_word: Option<Instant>,
+    pub(super) trim_at: Instant,
+    /// When memory is to be locked; none once it is.
+    pub(super) lock_memory_at: Option<Instant>,
 }
 
 impl Run {
-    /// Writes the run down, forks the VMM and sends it the first call. Called in the forked child.
-    pub(super) fn begin(prepared: Prepared) -> Result<Self, Refusal> {
-        let dir = prepared.dir;
-        setup::detach(&dir.file("shim.log")).map_err(|e| format!("the shim cannot detach: {e}"))?;
-        let signals = setup::catch_signals().map_err(|e| format!("no signal descriptor: {e}"))?;
-        setup::protect_from_oom_killer();
-        let vm = prepared.spec.start.vm.to_string();
-        let mut record = ShimRecord {
-            version: FORMAT,
-            epoch: prepared.spec.start.epoch,
-            run: prepared.spec.start.run,
-            boot_id: host::boot_id().map_err(|e| format!("this host has no boot id: {e}"))?,
-            shim: process_id(std::process::id()),
-            vmm: None,
-            api_socket: prepared.run_dir.join(API_SOCKET),
-            control_socket: prepared.run_dir.join(CONTROL_SOCKET),
-            console_socket: prepared.run_dir.join(CONSOLE_SOCKET),
-            cgroup: setup::enter_own_cgroup(&vm),
-        };
-        // A run that was lost with its host may begin again under the same number.
-        dir.clear_exit().map_err(|e| format!("exit.json cannot be removed: {e}"))?;
-        // From here on the run counts as begun.
-        dir.set_shim(&record, Sync::Yes).map_err(|e| format!("shim.json cannot be written: {e}"))?;
-
-        let launched = launch(&dir, &prepared.spec, prepared.api, prepared.console, &prepared.lock);
-        let (vmm, console, events, vmm_log) = launched.map_err(|reason| {
-            let reason = format!("Cloud Hypervisor cannot be started: {reason}");
-            record_exit(&dir, &record, ExitCause::Failed { reason: reason.clone() });
-            clean_up(&prepared.run_dir, &record);
-            reason
-        })?;
-        record.vmm = Some(process_id(vmm.pid()));
-        if let Err(e) = dir.set_shim(&record, Sync::No) {
-            note(&format!("shim.json does not name the VMM: {e}"));
-        }
-        let control = Control::new(prepared.control).map_err(|e| format!("no control socket: {e}"))?;
-        let now = Instant::now();
-        let mut api = Client::new(record.api_socket.clone());
-        let config = serde_json::to_string(&prepared.spec.vm_config).map_err(|e| e.to_string())?;
-        api.submit(Call::Create(config), now);
-        Ok(Self {
-            dir,
-            run_dir: prepared.run_dir,
-            record,
-            _lock: prepared.lock,
-            phase: Phase::Starting,
-            vmm,
-            api,
-            events: Some(events),
-            event_parser: Parser::default(),
-            console,
-            control,
-            signals,
-            vmm_log,
-            resets: ResetCounter::default(),
-            grace: Duration::ZERO,
-            grace_until: None,
-            kill_at: None,
-            last_word: None,
-            trim_at: now + TRIM_PERIOD,
-        })
-    }
-
     /// Runs until the VMM is gone and its end is on disk. The lock goes with the process, so whoever finds
     /// it free finds no shim either.
     pub(super) fn serve(mut self) -> ! {
@@ -150,7 +93,14 @@ impl Run {
         }
         self.console.register(&mut set);
         self.control.register(&mut set);
-        let deadlines = [self.grace_until, self.kill_at, self.control.deadline(), Some(self.trim_at)];
+        let deadlines = [
+            self.grace_until,
+            self.kill_at,
+            self.lost_at,
+            self.lock_memory_at,
+            self.control.deadline(),
+            Some(self.trim_at),
+        ];
         let now = Instant::now();
         let timeout = match deadlines.into_iter().flatten().min() {
             _ if self.api.is_stuck() => Some(Duration::ZERO),
@@ -191,9 +141,18 @@ impl Run {
             self.kill_at = None;
             self.vmm.signal(libc::SIGKILL);
         }
+        if self.lost_at.is_some_and(|at| now >= at) {
+            self.lost_at = None;
+            let reason = "Cloud Hypervisor broke its API connection while the VM was being started";
+            self.step(Input::StartFailed { reason: reason.to_owned() });
+        }
         if self.control.deadline().is_some_and(|at| now >= at) {
             let status = self.status(now);
             self.control.answer_probes(&status, now, false);
+        }
+        if self.lock_memory_at.is_some_and(|at| now >= at) {
+            self.lock_memory_at = None;
+            setup::lock_memory();
         }
         if now >= self.trim_at {
             self.trim_at = now + TRIM_PERIOD;
@@ -280,8 +239,12 @@ impl Run {
                     let status = self.status(now);
                     self.control.answer_probes(&status, now, true);
                 }
-                // A broken connection: the process is going, and its exit says more.
-                (call, Err(e)) => note(&format!("{}: {e}", call.name())),
+                // Mostly the process is going, and its exit says more.
+                (call @ (Call::Create(_) | Call::Boot), Err(e)) => {
+                    note(&format!("{}: {e}", call.name()));
+                    self.lost_at = Some(now + LOST_PATIENCE);
+                }
+                (Call::PowerButton, Err(e)) => note(&format!("vm.power-button: {e}")),
                 (Call::PowerButton, Ok(_)) => {}
             }
         }
@@ -369,84 +332,5 @@ impl Run {
         let status = self.status(Instant::now());
         self.control.publish(&status);
         self.control.answer_probes(&status, Instant::now(), true);
-    }
-}
-
-type Launched = (Vmm, Console, std::io::PipeReader, VmmLog);
-
-fn launch(
-    dir: &VmDir,
-    spec: &crate::cloud_hypervisor::config::RunSpec,
-    api: std::os::unix::net::UnixListener,
-    console: std::os::unix::net::UnixListener,
-    lock: &Lock,
-) -> std::io::Result<Launched> {
-    let (console, FarEnd { input, output }) = Console::new(console, dir.console_log())?;
-    let (vmm_log, stderr) = VmmLog::create(dir.file("vmm.log"))?;
-    let (events, events_writer) = std::io::pipe()?;
-    set_nonblocking(&events)?;
-    let vmm = Vmm::launch(Launch {
-        binary: &spec.vmm_binary,
-        api: api.as_fd(),
-        events: events_writer.as_fd(),
-        lock: lock.as_fd(),
-        terminal_in: input,
-        terminal_out: output,
-        stderr,
-        user: spec.vmm_user,
-    })?;
-    // The copies of `api` and `events_writer` end here; with them open, a dead VMM would look alive.
-    Ok((vmm, console, events, vmm_log))
-}
-
-fn process_id(pid: u32) -> ProcessId {
-    ProcessId { pid, start_ticks: host::process_start_ticks(pid).unwrap_or(0) }
-}
-
-fn describe_exit(status: std::process::ExitStatus, last_words: &str) -> String {
-    let how = match (status.code(), status.signal()) {
-        (Some(0), _) => "exit code 0: a vCPU crashed, or somebody ended the process".to_owned(),
-        (Some(code), _) => format!("exit code {code}"),
-        (None, Some(libc::SIGSYS)) => {
-            "signal 31: it made a system call its seccomp filter forbids".to_owned()
-        }
-        (None, Some(libc::SIGKILL)) => "signal 9: somebody or the OOM killer killed it".to_owned(),
-        (None, signal) => format!("signal {}", signal.unwrap_or(0)),
-    };
-    match last_words {
-        "" => format!("Cloud Hypervisor ended by itself ({how})"),
-        words => format!("Cloud Hypervisor ended by itself ({how}); its last words: {words}"),
-    }
-}
-
-/// A full disk must not lose how the run ended, so it is tried for a while; the VMM is gone by now.
-fn record_exit(dir: &VmDir, record: &ShimRecord, cause: ExitCause) {
-    let ended_at_ms = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX));
-    let exit = ExitRecord {
-        version: FORMAT,
-        epoch: record.epoch,
-        run: record.run,
-        boot_id: record.boot_id,
-        cause,
-        ended_at_ms,
-    };
-    for _ in 0..10 {
-        match dir.set_exit(&exit) {
-            Ok(()) => return,
-            Err(e) => note(&format!("exit.json cannot be written: {e}")),
-        }
-        std::thread::sleep(Duration::from_secs(1));
-    }
-}
-
-fn clean_up(run_dir: &std::path::Path, record: &ShimRecord) {
-    for socket in [&record.api_socket, &record.control_socket, &record.console_socket] {
-        let _ = std::fs::remove_file(socket);
-    }
-    let _ = std::fs::remove_dir(run_dir);
-    if let Some(group) = &record.cgroup {
-        setup::leave_cgroup(group);
     }
 }

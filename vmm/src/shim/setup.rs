@@ -1,4 +1,4 @@
-//! Makes a process fit to outlive the daemon: own session, own cgroup, no terminal, protected from the
+//! Makes a process fit to outlive the daemon: own session, no terminal, protected from the
 //! OOM killer, memory locked. What the host does not permit is noted in `shim.log` and done without.
 
 use std::ffi::OsString;
@@ -9,9 +9,6 @@ use std::path::{Path, PathBuf};
 
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-
-/// Group of all guests on the host, below the root of cgroup v2.
-const GUESTS_CGROUP: &str = "holm-guests";
 
 /// Command line of a shim.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +54,8 @@ pub fn note(text: &str) {
 /// Cuts every tie to whoever started this process.
 pub fn detach(log: &Path) -> io::Result<()> {
     nix::unistd::setsid()?;
+    // Console logs are nobody else's business.
+    nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
     let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
     let log = OpenOptions::new().create(true).write(true).truncate(true).open(log)?;
     for (file, fd) in [(&null, 0), (&null, 1), (&log, 2)] {
@@ -96,59 +95,6 @@ pub fn lock_memory() {
     if unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) } < 0 {
         note(&format!("memory is not locked: {}", io::Error::last_os_error()));
     }
-}
-
-/// Moves this process out of the daemon's cgroup into one of its own. `None` where that is not possible.
-pub fn enter_own_cgroup(vm: &str) -> Option<PathBuf> {
-    let group = match cgroup_root() {
-        Some(root) => root.join(GUESTS_CGROUP).join(vm),
-        None => {
-            note("no cgroup v2 is mounted: this shim stays in the cgroup of the daemon");
-            return None;
-        }
-    };
-    let entered = std::fs::create_dir_all(&group).and_then(|()| join_cgroup(&group));
-    match entered {
-        Ok(()) => Some(group),
-        Err(e) => {
-            note(&format!("no cgroup of its own ({}: {e}): stays in that of the daemon", group.display()));
-            remove_cgroup(&group);
-            None
-        }
-    }
-}
-
-/// Leaves the group and removes it.
-pub fn leave_cgroup(group: &Path) {
-    if let Some(root) = cgroup_root()
-        && let Err(e) = join_cgroup(&root)
-    {
-        note(&format!("cannot leave {}: {e}", group.display()));
-    }
-    remove_cgroup(group);
-}
-
-/// Removes an empty group, and the group of all guests with the last of them.
-pub fn remove_cgroup(group: &Path) {
-    if std::fs::remove_dir(group).is_ok()
-        && let Some(parent) = group.parent().filter(|p| p.ends_with(GUESTS_CGROUP))
-    {
-        // Fails while another guest has its group there.
-        let _ = std::fs::remove_dir(parent);
-    }
-}
-
-fn join_cgroup(group: &Path) -> io::Result<()> {
-    std::fs::write(group.join("cgroup.procs"), std::process::id().to_string())
-}
-
-/// Where cgroup v2 is mounted, alone or beside v1.
-fn cgroup_root() -> Option<PathBuf> {
-    let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
-    mounts.lines().find_map(|line| {
-        let (mount, file_system) = line.split_once(" - ")?;
-        file_system.starts_with("cgroup2 ").then(|| mount.split(' ').nth(4).map(PathBuf::from))?
-    })
 }
 
 #[cfg(test)]

@@ -75,6 +75,30 @@ async fn a_new_driver_adopts_a_running_vm_without_touching_it() {
 }
 
 #[tokio::test]
+async fn twenty_vms_start_at_once_are_adopted_at_once_and_stop_at_once() {
+    let Some(mut rig) = Rig::real("twenty VMs").await else { return };
+    let specs: Vec<_> = (0..20).map(|_| rig.spec(Variant::Banner)).collect();
+    let starts = specs.iter().map(|spec| rig.driver.start(spec.clone()));
+    for started in futures::future::join_all(starts).await {
+        started.expect("started");
+    }
+    let before: Vec<_> = specs.iter().map(|spec| rig.processes(spec.vm)).collect();
+
+    rig.restart();
+    let adopted = futures::future::join_all(specs.iter().map(|spec| rig.instance(spec.vm))).await;
+    assert!(adopted.iter().all(|instance| instance.state == InstanceState::Running), "{adopted:?}");
+    assert_eq!(specs.iter().map(|spec| rig.processes(spec.vm)).collect::<Vec<_>>(), before);
+
+    let stops = specs.iter().map(|spec| rig.driver.stop(spec.vm, StopMode::Force));
+    for stopped in futures::future::join_all(stops).await {
+        stopped.expect("stopped");
+    }
+    for spec in &specs {
+        rig.assert_no_leak(spec.vm);
+    }
+}
+
+#[tokio::test]
 async fn a_run_is_started_once_and_a_released_epoch_never_again() {
     let Some(rig) = Rig::real("release").await else { return };
     let mut spec = rig.spec(Variant::Banner);

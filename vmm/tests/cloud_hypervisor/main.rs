@@ -2,6 +2,7 @@
 //! Where it or `/dev/kvm` is missing, each test says so in a line and passes.
 
 mod console;
+mod disks;
 mod lifecycle;
 mod misbehaviour;
 mod rig;

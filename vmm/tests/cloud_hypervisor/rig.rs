@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use holm_model::{Epoch, Revision, VmId};
-use holm_vmm::cloud_hypervisor::{CloudHypervisor, Settings, ShimCommand, detect};
+use holm_vmm::cloud_hypervisor::{CloudHypervisor, Settings, ShimCommand, VmmUser, detect};
 use holm_vmm::hypervisor::{Boot, Instance, InstanceState, Observation, StartSpec};
 use holm_vmm::test_guest::{self, Variant};
 use holm_vmm::{Hypervisor, host};
@@ -23,8 +23,13 @@ pub struct Rig {
 impl Rig {
     /// With the real Cloud Hypervisor; `None`, and a visible line, where it cannot run.
     pub async fn real(test: &str) -> Option<Self> {
+        Self::real_as(test, None).await
+    }
+
+    /// As [`Rig::real`], with a user of its own for the VMM.
+    pub async fn real_as(test: &str, user: Option<VmmUser>) -> Option<Self> {
         match detect(None).await {
-            Ok(_) => Some(Self::with_binary(None)),
+            Ok(_) => Some(Self::at(temporary(), None, user)),
             Err(reason) => {
                 eprintln!("SKIPPED: {test}: {reason}");
                 None
@@ -39,26 +44,26 @@ impl Rig {
             eprintln!("SKIPPED: {test}: {reason}");
             return None;
         }
-        let root = tempfile::Builder::new().prefix("holm").tempdir().expect("temporary directory");
+        let root = temporary();
         let path = root.path().join("fake-hypervisor");
         std::fs::write(&path, script).expect("script");
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("mode");
-        Some(Self::at(root, Some(path)))
+        Some(Self::at(root, Some(path), None))
     }
 
     /// With this binary, real or not.
     pub fn with_binary(binary: Option<PathBuf>) -> Self {
-        Self::at(tempfile::Builder::new().prefix("holm").tempdir().expect("temporary directory"), binary)
+        Self::at(temporary(), binary, None)
     }
 
-    fn at(root: tempfile::TempDir, binary: Option<PathBuf>) -> Self {
-        let driver = driver(root.path(), binary);
+    fn at(root: tempfile::TempDir, binary: Option<PathBuf>, user: Option<VmmUser>) -> Self {
+        let driver = driver(root.path(), binary, user);
         Self { root, driver }
     }
 
     /// The driver as it is after a restart of the daemon: nothing but the directories survives.
     pub fn restart(&mut self) {
-        self.driver = driver(self.root.path(), None);
+        self.driver = driver(self.root.path(), None, None);
     }
 
     pub fn path(&self) -> &Path {
@@ -175,19 +180,30 @@ impl Drop for Rig {
     }
 }
 
-fn random_vm() -> VmId {
+/// An id nobody has.
+pub fn random_vm() -> VmId {
     let uuid = std::fs::read_to_string("/proc/sys/kernel/random/uuid").expect("random id");
     uuid.trim().parse().expect("an id")
 }
 
-fn driver(root: &Path, vmm_binary: Option<PathBuf>) -> CloudHypervisor {
+/// Short, for the sake of socket paths, and open to the VMM's user.
+fn temporary() -> tempfile::TempDir {
+    use std::os::unix::fs::PermissionsExt;
+    tempfile::Builder::new()
+        .prefix("holm")
+        .permissions(std::fs::Permissions::from_mode(0o755))
+        .tempdir()
+        .expect("temporary directory")
+}
+
+fn driver(root: &Path, vmm_binary: Option<PathBuf>, vmm_user: Option<VmmUser>) -> CloudHypervisor {
     CloudHypervisor::new(Settings {
         vm_dir: root.join("vms"),
         run_dir: root.join("run"),
         shim: ShimCommand { exe: env!("CARGO_BIN_EXE_holm-vmm-shim").into(), args: Vec::new() },
         vmm_binary,
         firmware: None,
-        vmm_user: None,
+        vmm_user,
     })
     .expect("driver")
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use holm_api::{Deleted, Vm, VmListQuery};
+use holm_api::{Deleted, Vm, VmListQuery, VmStatus};
 use hyper::Method;
 use nix::sys::signal::Signal;
 use tokio::time::sleep;
@@ -84,7 +84,19 @@ async fn delete_vms(cluster: &DevCluster) -> Result<(), Error> {
                 names.join(", ")
             )));
         }
-        for vm in vms.iter().filter(|vm| vm.status != holm_api::VmStatus::Deleting) {
+        let waits_for_nobody = |vm: &Vm| {
+            let runs =
+                |name: &String| cluster.nodes.iter().any(|node| node.name == *name && node.is_running());
+            vm.status == VmStatus::Deleting && vm.node.as_ref().is_some_and(|name| !runs(name))
+        };
+        if vms.iter().all(waits_for_nobody) {
+            let names: Vec<_> = vms.iter().map(|vm| vm.name.as_str()).collect();
+            return Err(Error::failed(format!(
+                "the daemon of their node does not run: {}",
+                names.join(", ")
+            )));
+        }
+        for vm in vms.iter().filter(|vm| vm.status != VmStatus::Deleting) {
             delete(&client, vm).await?;
         }
         sleep(PAUSE).await;

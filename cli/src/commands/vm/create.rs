@@ -1,5 +1,7 @@
 //! `holm vm create`: the record first, then, if asked to, its way to ACTIVE.
 
+use std::time::Instant;
+
 use holm_api::vm::{Availability, OnNoHost};
 use holm_api::{CreateVm, Vm};
 use hyper::Method;
@@ -8,8 +10,10 @@ use super::wait::{self, Goal};
 use crate::args::vm::{Create, OnNoHost as Typed};
 use crate::commands::Context;
 use crate::error::Error;
+use crate::output::text;
 
 pub async fn run(cx: &Context, typed: Create) -> Result<(), Error> {
+    let (start, limit) = (Instant::now(), typed.wait.limit());
     let body = CreateVm {
         name: typed.name,
         flavor: typed.flavor,
@@ -25,12 +29,13 @@ pub async fn run(cx: &Context, typed: Create) -> Result<(), Error> {
     };
     let look = format!("holm vm show {}", body.name);
     let vm: Vm = cx.client.write(Method::POST, "/v1/vms", &body, &look).await?;
-    let Some(limit) = typed.wait.limit() else {
+    let Some(limit) = limit else {
         return cx.output.done(&vm, &format!("VM {} accepted ({})", vm.name, vm.status));
     };
     let vm = wait::until(cx, vm, Goal::Running, limit).await?;
     let simulated = vm.hypervisor.as_ref().filter(|h| h.kind == holm_api::HypervisorKind::Simulated);
     let note = if simulated.is_some() { " (simulated: no guest runs)" } else { "" };
     let node = vm.node.as_deref().unwrap_or("?");
-    cx.output.done(&vm, &format!("VM {} is {} on {node}{note}", vm.name, vm.status))
+    let took = text::short(start.elapsed());
+    cx.output.done(&vm, &format!("VM {} is {} on {node}{note} after {took}", vm.name, vm.status))
 }

@@ -13,23 +13,34 @@ use crate::error::Error;
 
 pub async fn run(cx: &Context, typed: &Delete) -> Result<(), Error> {
     let start = Instant::now();
+    let limit = typed.wait.limit();
     let mut accepted: Vec<(&str, Deleted)> = Vec::new();
+    let mut refused = None;
     for name in &typed.vms {
-        let target = path::of("vms", name, "")?;
-        let look = format!("holm vm show {name}");
-        let deleted: Deleted = cx.client.write(Method::DELETE, &target, &(), &look).await?;
-        if typed.wait.limit().is_none() {
-            cx.output.done(&deleted, &format!("VM {name}: delete accepted"))?;
+        // One that cannot be deleted does not keep the others.
+        match ask(cx, name).await {
+            Ok(deleted) if limit.is_none() => {
+                cx.output.done(&deleted, &format!("VM {name}: delete accepted"))?
+            }
+            Ok(deleted) => accepted.push((name, deleted)),
+            Err(error) => {
+                if let Some(earlier) = refused.replace(error) {
+                    earlier.print(cx.output.format);
+                }
+            }
         }
-        accepted.push((name, deleted));
     }
-    let Some(limit) = typed.wait.limit() else { return Ok(()) };
     for (name, deleted) in accepted {
         // By id: another VM may bear the name by now.
         if let Some(vm) = cx.client.find::<Vm>(&path::of("vms", &deleted.id, "")?).await? {
-            wait::until_gone(cx, vm, limit.saturating_sub(start.elapsed())).await?;
+            wait::until_gone(cx, vm, limit.unwrap_or_default().saturating_sub(start.elapsed())).await?;
         }
         cx.output.done(&deleted, &format!("VM {name} deleted"))?;
     }
-    Ok(())
+    refused.map_or(Ok(()), Err)
+}
+
+async fn ask(cx: &Context, name: &str) -> Result<Deleted, Error> {
+    let look = format!("holm vm show {name}");
+    cx.client.write(Method::DELETE, &path::of("vms", name, "")?, &(), &look).await
 }

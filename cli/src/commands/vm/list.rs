@@ -48,8 +48,10 @@ async fn watch(cx: &Context, query: &VmListQuery) -> Result<(), Error> {
     let redraw = stdout_is_terminal() && cx.output.format == Format::Table;
     let mut shown: BTreeMap<String, Vm> = BTreeMap::new();
     loop {
-        let reopened = events.open().await;
-        match reopened.and(cx.client.list::<Vm>("/v1/vms", query).await) {
+        // Before the list is read, so that no change falls between. Without events, it is read from time
+        // to time.
+        let _ = events.open().await;
+        match cx.client.list::<Vm>("/v1/vms", query).await {
             Ok(vms) if redraw => {
                 let output = Output::new(cx.output.format);
                 print(&format!("\x1b[H\x1b[2J{}", output.render_list(&vms)))?;
@@ -59,13 +61,13 @@ async fn watch(cx: &Context, query: &VmListQuery) -> Result<(), Error> {
             Err(error) => return Err(error),
         }
         let changed = async {
-            while events.next().await?.kind == EventKind::Vm {
-                break;
-            }
+            // A node's going shows at its VMs too.
+            while !matches!(events.next().await?.kind, EventKind::Vm | EventKind::Node) {}
             Ok::<_, Error>(())
         };
-        // A stream that fails is opened again above; a quiet one is not waited for too long.
-        let _ = timeout(PAUSE, changed).await;
+        if let Ok(Err(_)) = timeout(PAUSE, changed).await {
+            sleep(PAUSE).await;
+        }
         sleep(GATHER).await;
     }
 }

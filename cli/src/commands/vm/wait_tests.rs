@@ -74,7 +74,7 @@ async fn server(before: Vm, after: Option<Vm>) -> TestServer {
                 "revision": 90, "n": 0, "at": "2026-11-30T12:00:00.000Z", "kind": "vm", "id": before.id,
                 "name": "web", "what": "active", "message": "", "actor": "node/1",
             });
-            return Act::Answer(200, "text/event-stream", format!("data: {event}\n\n"));
+            return Act::Stream("text/event-stream", format!("data: {event}\n\n"));
         }
         match (opened.load(std::sync::atomic::Ordering::SeqCst), &after) {
             (false, _) => Act::json(200, &serde_json::to_value(&before).unwrap()),

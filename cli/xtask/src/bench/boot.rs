@@ -27,16 +27,13 @@ pub fn bare(guest: &Path, rounds: usize) -> anyhow::Result<Vec<Measurement>> {
     for _ in 0..rounds {
         interrupt::check()?;
         let start = Instant::now();
-        let child = Command::new("cloud-hypervisor")
-            .arg("--kernel")
+        let mut vmm = Command::new("cloud-hypervisor");
+        vmm.arg("--kernel")
             .arg(guest)
             .args(["--cpus", "boot=1", "--memory", "size=16M", "--console", "off", "--serial", "tty"])
-            .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .context("cannot start cloud-hypervisor")?;
-        let mut child = Running(child);
+            .stderr(Stdio::null());
+        let mut child = Running::start(&mut vmm)?;
         let mut first = [0];
         let output = child.0.stdout.as_mut().context("its output is piped")?;
         if output.read(&mut first)? == 0 {

@@ -37,19 +37,16 @@ impl Etcd {
         let mut members = Vec::new();
         for n in 0..3 {
             let (peer, client) = (url(ports[n]), url(ports[n + 3]));
-            let child = Command::new("etcd")
-                .args(["--name", &format!("m{n}"), "--log-level", "error", "--logger", "zap"])
+            let mut etcd = Command::new("etcd");
+            etcd.args(["--name", &format!("m{n}"), "--log-level", "error", "--logger", "zap"])
                 .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
                 .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
                 .args(["--initial-cluster", &cluster.join(","), "--initial-cluster-state", "new"])
                 .arg("--data-dir")
                 .arg(folder.join(format!("etcd{n}")))
-                .stdin(Stdio::null())
                 .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .spawn()
-                .context("cannot start etcd")?;
-            members.push(Running(child));
+                .stderr(Stdio::null());
+            members.push(Running::start(&mut etcd)?);
         }
         let endpoints: Vec<String> = ports[3..].iter().map(|port| url(*port)).collect();
         for endpoint in &endpoints {

@@ -1,0 +1,118 @@
+//! A node's disk: an ext4 file system in a file, whose power can be cut. `EXT4_IOC_SHUTDOWN` without a flush
+//! of the log drops everything that was not durable. Taken down when dropped, whatever happened.
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+
+use super::netns::call;
+
+/// Sparse: what is not used is not there.
+const BYTES: u64 = 4 << 30;
+/// The last process that held the file system is gone by then.
+const RELEASE_LIMIT: Duration = Duration::from_secs(20);
+
+nix::ioctl_write_ptr_bad!(ext4_shutdown, 0x8004_587d, u32);
+/// Cuts at once, without even writing the journal.
+const NO_LOG_FLUSH: u32 = 2;
+
+/// One disk.
+#[derive(Debug)]
+pub struct Disk {
+    file: PathBuf,
+    mount_point: PathBuf,
+    device: Option<PathBuf>,
+    mounted: bool,
+}
+
+impl Disk {
+    /// Why there can be none here, if so.
+    pub fn missing() -> Option<&'static str> {
+        if !nix::unistd::geteuid().is_root() {
+            return Some("needs root to mount disks");
+        }
+        (!Path::new("/dev/loop-control").exists()).then_some("there are no loop devices")
+    }
+
+    /// An empty one, in `file`, mounted at `mount_point`.
+    ///
+    /// # Errors
+    /// When a step fails; nothing is left behind then.
+    pub fn new(file: PathBuf, mount_point: PathBuf) -> Result<Self> {
+        std::fs::create_dir_all(&mount_point)?;
+        File::create(&file)?.set_len(BYTES)?;
+        // A small journal: disks are made for every run.
+        call(Command::new("mkfs.ext4").args(["-q", "-F", "-J", "size=16"]).arg(&file))?;
+        let device = call(Command::new("losetup").args(["--find", "--show"]).arg(&file))?;
+        let mut disk = Self { file, mount_point, device: Some(device.trim().into()), mounted: false };
+        disk.mount()?;
+        Ok(disk)
+    }
+
+    pub fn mount_point(&self) -> &Path {
+        &self.mount_point
+    }
+
+    /// From this moment on nothing reaches the device. Verified: nothing can be written any more.
+    ///
+    /// # Errors
+    /// When the file system goes on.
+    pub fn cut(&self) -> Result<()> {
+        let root = File::open(&self.mount_point)?;
+        // SAFETY: the descriptor is open, and the call reads one u32 behind a valid pointer.
+        unsafe { ext4_shutdown(root.as_raw_fd(), &NO_LOG_FLUSH) }.context("cannot shut ext4 down")?;
+        ensure!(
+            File::create(self.mount_point.join("cut")).is_err(),
+            "{} takes writes after its power was cut",
+            self.file.display()
+        );
+        Ok(())
+    }
+
+    /// Unmounts; the file system is gone from memory afterwards.
+    ///
+    /// # Errors
+    /// When something keeps it busy.
+    pub fn unmount(&mut self) -> Result<()> {
+        umount2(&self.mount_point, MntFlags::empty()).context("cannot unmount; a file is still open")?;
+        self.mounted = false;
+        let device = self.device.as_ref().and_then(|device| device.file_name()).context("no device")?;
+        let alive = Path::new("/proc/fs/ext4").join(device);
+        let began = Instant::now();
+        while alive.exists() {
+            if began.elapsed() > RELEASE_LIMIT {
+                bail!("something still holds {}", self.file.display());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+
+    /// Mounts what is on the device, which replays the journal.
+    ///
+    /// # Errors
+    /// When it cannot be mounted.
+    pub fn mount(&mut self) -> Result<()> {
+        let device = self.device.as_ref().context("no device")?;
+        mount(Some(device), &self.mount_point, Some("ext4"), MsFlags::empty(), None::<&str>)
+            .with_context(|| format!("cannot mount {}", self.file.display()))?;
+        self.mounted = true;
+        Ok(())
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        if self.mounted {
+            let _ = umount2(&self.mount_point, MntFlags::MNT_DETACH);
+        }
+        if let Some(device) = &self.device {
+            let _ = Command::new("losetup").arg("--detach").arg(device).status();
+        }
+    }
+}
