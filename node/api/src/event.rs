@@ -37,6 +37,10 @@ pub enum EventKind {
     Flavor,
     Image,
     Vm,
+    Aggregate,
+    ServerGroup,
+    Scheduler,
+    Quota,
 }
 
 impl EventKind {
@@ -48,6 +52,10 @@ impl EventKind {
             Self::Flavor => "flavor",
             Self::Image => "image",
             Self::Vm => "vm",
+            Self::Aggregate => "aggregate",
+            Self::ServerGroup => "server-group",
+            Self::Scheduler => "scheduler",
+            Self::Quota => "quota",
         }
     }
 }

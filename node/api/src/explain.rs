@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use crate::time::Timestamp;
 use crate::vm::{TaskState, VmStatus};
 
 /// The placement of one VM, explained.
@@ -19,6 +20,49 @@ pub struct Explanation {
     pub summary: String,
     /// Every node, best first, those that refuse last.
     pub hosts: Vec<HostVerdict>,
+    /// How its host was chosen; null while it was never placed.
+    #[serde(default)]
+    pub decision: Option<Decision>,
+    /// Of a dry run with `count`: where each VM would go, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub placements: Vec<Planned>,
+    /// True when nothing was created: the VM is only thought of.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// Where a VM that is only thought of would go.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Planned {
+    pub vm: String,
+    /// Null when no host would be left for it.
+    pub node: Option<String>,
+}
+
+/// The record of a decision. The state at `seen` and the policy of that time give the same again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Decision {
+    pub at: Timestamp,
+    /// Revision of the entry that placed it.
+    pub revision: u64,
+    /// Revision of the state the leader decided on.
+    pub seen: u64,
+    /// Revision of the scheduler policy it decided by.
+    pub policy: u64,
+    /// Name of the node.
+    pub chosen: Option<String>,
+    /// How many nodes passed the filters.
+    pub candidates: u32,
+    /// The chosen node first, then the runners-up; at most three of those are kept.
+    pub scores: Vec<Score>,
+}
+
+/// A node's score in a decision.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Score {
+    pub node: String,
+    pub node_id: u64,
+    pub score: f64,
 }
 
 /// What one node's filters and weighers say of the VM.

@@ -1,5 +1,6 @@
 //! Images: what VMs boot from. The bytes are uploaded as the body of `POST /v1/images`.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -19,6 +20,8 @@ pub struct Image {
     pub size_bytes: u64,
     /// Lower-case hex.
     pub sha256: String,
+    /// What it needs of a host: `hw_architecture`, `trait:…`, or an operator's own keys.
+    pub properties: BTreeMap<String, String>,
     /// Nodes that hold the bytes, verified.
     pub holders: Vec<NodeRef>,
     pub created_at: Timestamp,

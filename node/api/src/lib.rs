@@ -1,11 +1,13 @@
 //! REST types of Holm, version 1, shared by the node and the CLI: one module a resource, the problem
 //! body every failure has, and the names of Holm's headers. Plain data: no IO, no rules of the model.
 
+pub mod aggregate;
 pub mod cluster;
 pub mod deleted;
 pub mod event;
 pub mod explain;
 pub mod flavor;
+pub mod group;
 pub mod header;
 pub mod health;
 pub mod image;
@@ -13,21 +15,34 @@ pub mod list;
 pub mod node;
 pub mod problem;
 pub mod query;
+pub mod quota;
+pub mod scheduler;
+pub mod scheduling;
 pub mod time;
 pub mod vm;
+pub mod what_if;
 
+pub use aggregate::{Aggregate, AvailabilityZone, CreateAggregate, PatchAggregate};
 pub use cluster::{Checkpoint, Cluster, Member, Role};
 pub use deleted::Deleted;
 pub use event::{Event, EventKind};
-pub use explain::{Explanation, HostVerdict, Verdict, Weight};
+pub use explain::{Decision, Explanation, HostVerdict, Planned, Score, Verdict, Weight};
 pub use flavor::{CreateFlavor, Flavor};
+pub use group::{CreateServerGroup, GroupMember, GroupPolicy, PatchServerGroup, ServerGroup};
 pub use health::Health;
 pub use image::{Image, ImageKind};
 pub use list::List;
-pub use node::{Condition, Hypervisor, HypervisorKind, Inventory, Node, NodeRef, PatchNode};
-pub use problem::{Code, Problem};
-pub use query::{
-    Consistency, CreateImageQuery, EventsQuery, ListQuery, LogQuery, ReadQuery, RemoveNodeQuery, VmListQuery,
+pub use node::{
+    Condition, Hypervisor, HypervisorKind, Inventory, InventoryOverride, Node, NodeRef, PatchNode,
 };
+pub use problem::{Code, Problem, QuotaExceeded};
+pub use query::{
+    CandidatesQuery, Consistency, CreateImageQuery, CreateVmQuery, EventsQuery, ListQuery, LogQuery,
+    ReadQuery, RemoveNodeQuery, VmListQuery,
+};
+pub use quota::{Quota, QuotaClass, SetQuota};
+pub use scheduler::{SchedulerPolicy, SetSchedulerPolicy};
+pub use scheduling::{Effect, Operator, Requirement, Scheduling, Taint, Toleration};
 pub use time::Timestamp;
-pub use vm::{CreateVm, RebootVm, StopVm, Vm, VmStatus};
+pub use vm::{CreateVm, CreatedVms, RebootVm, RefusedVm, StopVm, Vm, VmStatus};
+pub use what_if::{AllocationCandidates, Candidate, Move, WhatIf};

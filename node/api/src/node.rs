@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::cluster::Role;
+use crate::scheduling::Taint;
 use crate::time::Timestamp;
 
 /// One node.
@@ -29,8 +30,27 @@ pub struct Node {
     /// Of its daemon; null before its first report, as is `hypervisor`.
     pub version: Option<String>,
     pub hypervisor: Option<Hypervisor>,
-    /// By resource class: `VCPU`, `MEMORY_MB` (MiB), `DISK_GB` (GiB) …
+    /// By resource class: `VCPU`, `MEMORY_MB` (MiB), `DISK_GB` (GiB) … What it reports, under the overrides
+    /// of its aggregates, under its own.
     pub inventory: BTreeMap<String, Inventory>,
+    /// What an operator said it offers, whatever it reports.
+    pub inventory_overrides: BTreeMap<String, InventoryOverride>,
+    /// `default` when it is in no zone.
+    pub availability_zone: String,
+    /// Names of the aggregates it is in.
+    pub aggregates: Vec<String>,
+    pub labels: BTreeMap<String, String>,
+    pub taints: Vec<Taint>,
+    /// Traits an operator gave it.
+    pub traits: Vec<String>,
+    /// Traits it reports, in Placement's words: `HW_CPU_X86_AVX2` …
+    pub reported_traits: Vec<String>,
+    /// Facts it reports: `arch`, `cpu_model`, `hypervisor_type`, `hypervisor_version`, `firmware`.
+    pub capabilities: BTreeMap<String, String>,
+    /// Load average per CPU it reported, coarsely rounded; null before its first report.
+    pub load: Option<f64>,
+    /// Builds that failed there lately.
+    pub failed_builds: u32,
     /// What is wrong with it, by name; empty when all is well.
     pub conditions: BTreeMap<String, Condition>,
     /// VMs whose claim is on it.
@@ -51,6 +71,31 @@ pub struct Inventory {
     pub capacity: u64,
     /// Sum of the claims.
     pub used: u64,
+    /// Least amount of one claim.
+    pub min_unit: u64,
+    /// Greatest amount of one claim; null for no bound.
+    pub max_unit: Option<u64>,
+    /// A claim is a multiple of this.
+    pub step_size: u64,
+}
+
+/// What an operator says instead of what a node reports; what is not given stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct InventoryOverride {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reserved: Option<u64>,
+    /// Above 0, at most 1000; three decimals count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allocation_ratio: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_unit: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_unit: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step_size: Option<u64>,
 }
 
 /// Which hypervisor a node drives.
@@ -86,12 +131,36 @@ pub struct NodeRef {
     pub name: String,
 }
 
-/// Body of `PATCH /v1/nodes/{node}`: cordon and uncordon.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+/// An override, or null to go back to what is reported.
+#[derive(ToSchema)]
+#[serde(untagged)]
+#[allow(dead_code)] // Only its description is used; `Option<InventoryOverride>` reads both.
+pub enum InventoryChange {
+    Set(InventoryOverride),
+    Reset,
+}
+
+/// Body of `PATCH /v1/nodes/{node}`: what is given is changed. `enabled` goes in a request of its own.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
 pub struct PatchNode {
-    pub enabled: bool,
+    /// False cordons it: what runs stays, nothing new is placed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub enabled: Option<bool>,
     /// With `enabled: false`: why, for other operators.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// By key; a null removes one.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, Option<String>>,
+    /// Replaces all of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub taints: Option<Vec<Taint>>,
+    /// Replaces all that operators gave.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub traits: Option<Vec<String>>,
+    /// Overrides by resource class; a null goes back to what the node reports.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(value_type = BTreeMap<String, InventoryChange>)]
+    pub inventory: BTreeMap<String, Option<InventoryOverride>>,
 }

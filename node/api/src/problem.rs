@@ -28,6 +28,21 @@ pub struct Problem {
     pub request_id: String,
     /// What to do next.
     pub hint: Option<String>,
+    /// With `quota_exceeded`: the numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota: Option<QuotaExceeded>,
+}
+
+/// Which limit of a project stood in the way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct QuotaExceeded {
+    pub project: String,
+    /// Resource class, or `VMS`.
+    pub class: String,
+    /// How much more was asked for.
+    pub wanted: u64,
+    pub used: u64,
+    pub limit: u64,
 }
 
 macro_rules! codes {
@@ -86,6 +101,8 @@ codes! {
     WrongState "wrong_state" 409 "Not possible in the present state";
     /// A bound of the cluster is reached.
     LimitReached "limit_reached" 409 "A limit is reached";
+    /// The project would hold more than its quota.
+    QuotaExceeded "quota_exceeded" 409 "The quota would be exceeded";
     /// The request is older than the idempotency window.
     Expired "expired" 409 "The request is too old";
     /// The events asked for are no longer kept.

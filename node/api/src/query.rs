@@ -95,6 +95,28 @@ pub struct CreateImageQuery {
     pub kind: ImageKind,
 }
 
+/// Of the creation of a VM.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+pub struct CreateVmQuery {
+    /// Create nothing; explain the request on every node instead.
+    pub dry_run: bool,
+}
+
+/// Of the allocation candidates.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct CandidatesQuery {
+    /// Name or id.
+    pub flavor: String,
+    /// `linearizable` (default) or `stale`.
+    #[serde(default)]
+    #[param(inline)]
+    pub consistency: Consistency,
+}
+
 /// Of the events.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, default)]

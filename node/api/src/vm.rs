@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use crate::explain::Decision;
 use crate::node::Hypervisor;
+use crate::scheduling::{Requirement, Scheduling, Term, Toleration};
 use crate::time::Timestamp;
 
 /// Body of `POST /v1/vms`.
@@ -32,6 +34,57 @@ pub struct CreateVm {
     pub on_no_host: OnNoHost,
     #[serde(default)]
     pub availability: Availability,
+    /// Only nodes of this zone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub availability_zone: Option<String>,
+    /// Demands on the node's labels; all must hold. Each an object, or in short: `disk in (nvme,ssd)`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<Term>)]
+    pub node_selector: Vec<Requirement>,
+    /// Taints it puts up with.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tolerations: Vec<Toleration>,
+    /// Name or id of a server group it joins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+    /// Names or ids of VMs it must not share a host with.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub different_host: Vec<String>,
+    /// Names or ids of VMs, one of which must be on its host.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub same_host: Vec<String>,
+    /// A network its host's API address must lie in, such as `10.1.0.0/16`; for the filter
+    /// `SimpleCidrAffinity`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub near: Option<String>,
+    /// Greater goes first; 0 if not given, at most a million either way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<i32>,
+    /// Creates so many VMs, named NAME-1, NAME-2 …; the answer is then a list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 1000)]
+    pub count: Option<u32>,
+    /// With `count`: all records are created or none. Otherwise as many as there is quota for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub atomic: Option<bool>,
+}
+
+/// What `POST /v1/vms` answers to a request with `count`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct CreatedVms {
+    /// In the order of their numbers.
+    pub items: Vec<Vm>,
+    /// Those that were not created, and why.
+    pub refused: Vec<RefusedVm>,
+    pub revision: u64,
+}
+
+/// One VM of a batch that was not created.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RefusedVm {
+    pub name: String,
+    pub code: crate::problem::Code,
+    pub detail: String,
 }
 
 /// Body of `POST /v1/vms/{vm}/stop`; may be empty.
@@ -77,7 +130,7 @@ pub enum Availability {
 }
 
 /// One VM.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Vm {
     pub id: Uuid,
     pub name: String,
@@ -102,6 +155,10 @@ pub struct Vm {
     pub requested_node: Option<String>,
     pub on_no_host: OnNoHost,
     pub availability: Availability,
+    /// What else it asks of its host.
+    pub scheduling: Scheduling,
+    /// How its host was chosen; null while it was never placed.
+    pub decision: Option<Decision>,
     /// The power asked for.
     pub power: Power,
     /// Count of the power-ons asked for.

@@ -1,0 +1,50 @@
+//! The scheduler's policy: which filters are asked, and how much each weigher counts.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// The policy in force, and what could be in it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct SchedulerPolicy {
+    /// Enabled filters, in the order they are asked.
+    pub filters: Vec<String>,
+    /// Multiplier of each weigher; one that is not named is off. A negative one turns its preference round.
+    pub weighers: BTreeMap<String, f64>,
+    /// For the filter `NumInstances`.
+    pub max_instances_per_host: u32,
+    /// For the filter `IoOps`.
+    pub max_io_ops_per_host: u32,
+    /// For the filter `IsolatedHosts`: names or ids of images that run on the isolated nodes only.
+    pub isolated_images: Vec<String>,
+    /// Names or ids of nodes that run isolated images only.
+    pub isolated_nodes: Vec<String>,
+    /// Every filter there is, and whether it is on by default.
+    pub known_filters: BTreeMap<String, bool>,
+    /// Every weigher there is, and its default multiplier.
+    pub known_weighers: BTreeMap<String, f64>,
+    /// Filters that cannot be switched off.
+    pub required_filters: Vec<String>,
+    /// Revision of its last change.
+    pub revision: u64,
+}
+
+/// Body of `PUT /v1/scheduler`: the whole policy. What is not given is as by default.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SetSchedulerPolicy {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub filters: Option<Vec<String>>,
+    /// At most three decimals count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weighers: Option<BTreeMap<String, f64>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_instances_per_host: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_io_ops_per_host: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub isolated_images: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub isolated_nodes: Option<Vec<String>>,
+}
