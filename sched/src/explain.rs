@@ -1,17 +1,19 @@
 //! Why a VM is where it is, or is nowhere: per host the filter that refuses with its words, or the score
 //! by weigher. Computed from the state as it is, with the same filters and weighers as the decision; the
-//! VM's own claim counts as free, so a placed VM is explained too.
+//! VM's own claim counts as free, so a placed VM is explained too. A VM that does not exist yet is explained
+//! by creating it in a copy of the state.
 
-use std::borrow::Cow;
-
-use holm_model::node::Node;
+use holm_model::command::{Command, CreateVm};
+use holm_model::reply::Reason;
 use holm_model::vm::Vm;
-use holm_model::{NodeId, State, VmId};
+use holm_model::{Actor, Entry, NodeId, Proposal, Reply, State, Timestamp, VmId, apply};
 use serde::{Deserialize, Serialize};
 
-use crate::filter::{Host, Request};
+use crate::column::Column;
+use crate::host::Host;
 use crate::policy::Policy;
-use crate::select::draw;
+use crate::request::{Placed, Request};
+use crate::shape::draw;
 use crate::weigher::{Range, weighted};
 
 /// Every host's answer for one VM.
@@ -57,68 +59,81 @@ pub struct Weight {
     pub raw: i64,
     /// Between 0 and 1 over the hosts that fit, in millionths.
     pub normalised_millionths: i64,
+    /// Negative where the weight counts against the host.
     pub multiplier_thousandths: i64,
 }
 
-/// Explains `vm` over all hosts of `state`.
+/// Explains `vm` over all hosts of `state`, by `policy` (the one in force is
+/// `Policy::of(&state.scheduler)`).
 pub fn explain(state: &State, policy: &Policy, vm: &Vm) -> Explanation {
-    let request = Request::new(vm);
-    let hosts: Vec<Host<'_>> = state.nodes.values().map(|node| without_own_claim(node, vm)).collect();
-    let mut ranges = vec![Range::EMPTY; policy.weighers.len()];
+    let request = Request::new(state, &Placed::new(), vm);
+    let mut hosts = Host::all(state);
+    hosts.iter_mut().for_each(|host| host.without(vm));
+    let columns: Vec<Column<'_>> =
+        Column::all(policy, &hosts).into_iter().filter(|column| column.weigher.applies(&request)).collect();
+    let mut ranges = vec![Range::EMPTY; columns.len()];
     let answers: Vec<_> = hosts
         .iter()
         .map(|host| {
             policy.check(&request, host)?;
-            let raw: Vec<i64> = policy.weighers.iter().map(|weigher| weigher.weigh(&request, host)).collect();
+            let raw: Vec<i64> = columns.iter().map(|column| column.weigher.weigh(&request, host)).collect();
             ranges.iter_mut().zip(&raw).for_each(|(range, raw)| range.include(*raw));
             Ok(raw)
         })
         .collect();
-    let verdicts = answers.into_iter().map(|answer| match answer {
+    let verdict = |(at, answer): (usize, Result<Vec<i64>, (&str, String)>)| match answer {
         Err((by, message)) => Verdict::Refused { by: by.to_owned(), message },
-        Ok(raw) => score(policy, &ranges, &raw),
-    });
+        Ok(raw) => score(at, &columns, &ranges, &raw),
+    };
+    let verdicts = answers.into_iter().enumerate().map(verdict);
     let hosts: Vec<HostVerdict> = hosts
         .iter()
         .zip(verdicts)
         .map(|(host, verdict)| HostVerdict { node: host.id(), name: host.node.name.clone(), verdict })
         .collect();
-    let best = hosts
-        .iter()
-        .filter_map(|host| match host.verdict {
-            Verdict::Fits { score_millionths, .. } => {
-                Some((score_millionths, draw(vm.id, host.node), host.node))
-            }
-            Verdict::Refused { .. } => None,
-        })
-        .max()
-        .map(|(.., node)| node);
+    let best = best(&hosts, vm.id);
     Explanation { vm: vm.id, placed_on: vm.claim.as_ref().map(|claim| claim.node), best, hosts }
 }
 
-fn without_own_claim<'a>(node: &'a Node, vm: &Vm) -> Host<'a> {
-    let mut host = Host::new(node);
-    if let Some(claim) = vm.claim.as_ref().filter(|claim| claim.node == node.id) {
-        let mut others = node.allocated.clone();
-        others.sub(&claim.resources);
-        host.claimed = Cow::Owned(others);
+/// Explains a VM that does not exist: it is created in a copy of `state`, so a dry run is refused exactly
+/// when the creation would be, quota included.
+///
+/// # Errors
+/// The refusal of the creation.
+pub fn explain_request(
+    state: &State,
+    at: Timestamp,
+    actor: &Actor,
+    request: &CreateVm,
+) -> Result<Explanation, Reason> {
+    let mut after = state.clone();
+    let command = Command::CreateVm(request.clone());
+    let proposal = Proposal { key: None, seen: state.revision, actor: actor.clone(), command };
+    match apply(&mut after, &Entry { at, proposal }).reply {
+        Reply::Rejected(reason) => Err(reason),
+        Reply::Done(_) | Reply::Duplicate(_) => {
+            let vm = after.vms.get(&request.id).expect("apply has just created it");
+            Ok(explain(&after, &Policy::of(&after.scheduler), vm))
+        }
     }
-    host
 }
 
-fn score(policy: &Policy, ranges: &[Range], raw: &[i64]) -> Verdict {
-    let weights: Vec<Weight> = policy
-        .weighers
-        .iter()
-        .zip(ranges)
-        .zip(raw)
-        .map(|((weigher, range), raw)| Weight {
-            weigher: weigher.name().to_owned(),
-            raw: *raw,
-            normalised_millionths: range.normalise(*raw),
-            multiplier_thousandths: weigher.multiplier_thousandths(),
-        })
-        .collect();
+fn best(hosts: &[HostVerdict], vm: VmId) -> Option<NodeId> {
+    let candidate = |host: &HostVerdict| match host.verdict {
+        Verdict::Fits { score_millionths, .. } => Some((score_millionths, draw(vm, host.node), host.node)),
+        Verdict::Refused { .. } => None,
+    };
+    hosts.iter().filter_map(candidate).max().map(|(.., node)| node)
+}
+
+fn score(host: usize, columns: &[Column<'_>], ranges: &[Range], raw: &[i64]) -> Verdict {
+    let weight = |((column, range), raw): ((&Column<'_>, &Range), &i64)| Weight {
+        weigher: column.weigher.name().to_owned(),
+        raw: *raw,
+        normalised_millionths: range.normalise(*raw),
+        multiplier_thousandths: column.multiplier(host),
+    };
+    let weights: Vec<Weight> = columns.iter().zip(ranges).zip(raw).map(weight).collect();
     let score_millionths = weights
         .iter()
         .map(|weight| weighted(weight.multiplier_thousandths, weight.normalised_millionths))

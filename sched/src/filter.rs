@@ -1,58 +1,23 @@
-//! A filter: a hard yes or no for one VM on one host. What it answers must be what apply will say, so
-//! every rule is a function of `holm_model::feasible` and a filter only calls it.
+//! A filter: a hard yes or no for one VM on one host. Those of `holm_model::policy::REQUIRED` only call
+//! `holm_model::feasible`, since apply asks the same; the others are policy at decision time and live here.
 
-use std::borrow::Cow;
+use holm_model::feasible::Refusal;
 
-use holm_model::feasible::{self, Refusal};
-use holm_model::node::Node;
-use holm_model::vm::Vm;
-use holm_model::{NodeId, Resources};
-
-/// One VM that looks for a host.
-#[derive(Clone, Debug)]
-pub struct Request<'a> {
-    /// Filters and weighers may read its `project`, `spec` and `excluded`, nothing else: VMs equal in
-    /// these share their verdicts within a batch (see [`Request::same_shape`]).
-    pub vm: &'a Vm,
-    /// What it will claim.
-    pub claim: Resources,
-}
-
-impl<'a> Request<'a> {
-    pub fn new(vm: &'a Vm) -> Self {
-        Self { vm, claim: feasible::claim_of(&vm.spec) }
-    }
-
-    /// Whether every filter and weigher answers the same for both.
-    pub fn same_shape(&self, other: &Vm) -> bool {
-        self.vm.spec == other.spec && self.vm.excluded == other.excluded && self.vm.project == other.project
-    }
-}
-
-/// One host as the batch sees it: its record, and its claims with those of the batch so far.
-#[derive(Clone, Debug)]
-pub struct Host<'a> {
-    pub node: &'a Node,
-    pub claimed: Cow<'a, Resources>,
-}
-
-impl<'a> Host<'a> {
-    /// The host as recorded.
-    pub fn new(node: &'a Node) -> Self {
-        Self { node, claimed: Cow::Borrowed(&node.allocated) }
-    }
-
-    pub fn id(&self) -> NodeId {
-        self.node.id
-    }
-}
+use crate::host::Host;
+use crate::request::Request;
 
 /// A hard test of a host.
 pub trait Filter: Send + Sync {
     /// Shown to users with every refusal; the operator's word for the rule.
     fn name(&self) -> &'static str;
 
-    /// Why `host` will not do.
+    /// Whether it could refuse any host at all; asked once a request, so that what a VM does not ask for
+    /// costs nothing per host.
+    fn applies(&self, _request: &Request<'_>) -> bool {
+        true
+    }
+
+    /// Why `host` will not do: `subject: detail`, where the subject stays the same while numbers change.
     ///
     /// # Errors
     /// The refusal, in words with the numbers that led to it.

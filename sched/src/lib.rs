@@ -1,19 +1,32 @@
-//! Where a VM goes, and why not there: filters, weighers, batch selection, explanations and the leader's
-//! controllers. All pure: state and facts in, commands out, the same answer everywhere.
+//! Where a VM goes, and why not there: filters, weighers, batch selection, explanations, what-if and the
+//! leader's controllers. All pure: state and facts in, commands out, the same answer everywhere.
 
+mod column;
 pub mod controller;
 pub mod controllers;
+mod decimal;
 pub mod explain;
+pub mod extra_specs;
 pub mod filter;
 pub mod filters;
+pub mod host;
 pub mod policy;
+pub mod queue;
+pub mod request;
 pub mod select;
+mod shape;
 pub mod weigher;
 pub mod weighers;
+pub mod what_if;
 
 pub use controller::{Controller, Facts};
-pub use explain::{Explanation, explain};
-pub use filter::{Filter, Host, Request};
+pub use explain::{Explanation, explain, explain_request};
+pub use filter::Filter;
+pub use host::Host;
 pub use policy::Policy;
+pub use queue::replay;
+pub use request::Request;
 pub use select::Batch;
+pub use shape::Chosen;
 pub use weigher::Weigher;
+pub use what_if::{WhatIf, what_if};

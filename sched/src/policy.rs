@@ -1,37 +1,56 @@
-//! Which filters and weighers are in use. The filters mirror `holm_model::feasible::feasible`, rule for
-//! rule and in its order, so that a refusal names the same rule here and at apply.
+//! The replicated policy, ready to decide with: filters in its order, and every weigher with its
+//! multiplier. Built from `State::scheduler` for each decision; it costs a microsecond.
 
 use holm_model::feasible::Refusal;
+use holm_model::policy::{MULTIPLIER_MAX, SchedulerPolicy};
 
-use crate::filter::{Filter, Host, Request};
-use crate::filters::{Capacity, ComputeStatus, Excluded, RequestedNode};
+use crate::decimal::Decimal;
+use crate::filter::Filter;
+use crate::host::Host;
+use crate::request::Request;
 use crate::weigher::Weigher;
-use crate::weighers::{Cpu, Ram};
+use crate::{filters, weighers};
 
 /// Filters in the order they are asked, and weighers.
 pub struct Policy {
     pub filters: Vec<Box<dyn Filter>>,
-    pub weighers: Vec<Box<dyn Weigher>>,
+    pub weighers: Vec<Weighing>,
+}
+
+/// A weigher and how much it counts.
+pub struct Weighing {
+    pub weigher: Box<dyn Weigher>,
+    /// From the policy, in thousandths; 0 where it is not named.
+    multiplier_thousandths: i64,
+    /// The aggregate metadata that overrides it: `soft_affinity_weight_multiplier`.
+    key: String,
 }
 
 impl Default for Policy {
     fn default() -> Self {
-        Self {
-            filters: vec![
-                Box::new(ComputeStatus),
-                Box::new(RequestedNode),
-                Box::new(Excluded),
-                Box::new(Capacity),
-            ],
-            weighers: vec![Box::new(Ram), Box::new(Cpu)],
-        }
+        Self::of(&SchedulerPolicy::default())
     }
 }
 
 impl Policy {
+    pub fn of(policy: &SchedulerPolicy) -> Self {
+        let filter = |name: &String| {
+            filters::by_name(name, policy).unwrap_or_else(|| Box::new(Unknown { filter: name.clone() }))
+        };
+        let weighing = |weigher: Box<dyn Weigher>| Weighing {
+            multiplier_thousandths: policy.weighers.get(weigher.name()).copied().unwrap_or(0),
+            key: format!("{}_weight_multiplier", snake_case(weigher.name())),
+            weigher,
+        };
+        Self {
+            filters: policy.filters.iter().map(filter).collect(),
+            weighers: weighers::all().into_iter().map(weighing).collect(),
+        }
+    }
+
     /// Whether every filter passes.
     pub fn passes(&self, request: &Request<'_>, host: &Host<'_>) -> bool {
-        self.filters.iter().all(|filter| filter.passes(request, host))
+        self.filters.iter().all(|filter| !filter.applies(request) || filter.passes(request, host))
     }
 
     /// The first filter that refuses, by name, and why.
@@ -39,8 +58,48 @@ impl Policy {
     /// # Errors
     /// That filter's name and refusal.
     pub fn check(&self, request: &Request<'_>, host: &Host<'_>) -> Result<(), (&'static str, Refusal)> {
-        self.filters
-            .iter()
+        let mut applying = self.filters.iter().filter(|filter| filter.applies(request));
+        applying
             .try_for_each(|filter| filter.check(request, host).map_err(|refusal| (filter.name(), refusal)))
     }
+}
+
+impl Weighing {
+    /// How much it counts on `host`, in thousandths, negative where the weight counts against it: the least
+    /// of its aggregates' overrides, else the policy's. As in Nova, one override that is no number makes
+    /// all of that host's void.
+    pub fn multiplier_thousandths(&self, host: &Host<'_>) -> i64 {
+        let overrides = host.raw_metadata(&self.key).map(|value| Decimal::parse(value.trim()));
+        let least = overrides.reduce(|a, b| a.zip(b).map(|(a, b)| a.min(b))).flatten();
+        let multiplier = least.map_or(self.multiplier_thousandths, |least| least.thousandths(MULTIPLIER_MAX));
+        if self.weigher.against() { -multiplier } else { multiplier }
+    }
+}
+
+/// Stands for a filter that a newer version put into the policy: nothing is placed past a rule that this
+/// binary cannot judge.
+struct Unknown {
+    filter: String,
+}
+
+impl Filter for Unknown {
+    fn name(&self) -> &'static str {
+        "Unknown"
+    }
+
+    fn check(&self, _request: &Request<'_>, _host: &Host<'_>) -> Result<(), Refusal> {
+        Err(format!("filter `{}`: this version does not know it; upgrade the leader", self.filter))
+    }
+}
+
+/// `SoftAntiAffinity` as `soft_anti_affinity`.
+fn snake_case(name: &str) -> String {
+    let mut snake = String::with_capacity(name.len() + 4);
+    for letter in name.chars() {
+        if letter.is_ascii_uppercase() && !snake.is_empty() {
+            snake.push('_');
+        }
+        snake.push(letter.to_ascii_lowercase());
+    }
+    snake
 }

@@ -2,7 +2,8 @@
 //! passed are scaled to 0..1 between the least and the greatest, multiplied and summed; here in integers,
 //! 1 being [`ONE`], so that every leader reaches the same sum.
 
-use crate::filter::{Host, Request};
+use crate::host::Host;
+use crate::request::Request;
 
 /// The normalised weight of the best host: 1.0 in millionths.
 pub const ONE: i64 = 1_000_000;
@@ -12,12 +13,18 @@ pub trait Weigher: Send + Sync {
     /// Shown to users who ask why a host was chosen.
     fn name(&self) -> &'static str;
 
-    /// How much this preference counts, in thousandths; negative turns it round (pack, not spread).
-    fn multiplier_thousandths(&self) -> i64 {
-        1000
+    /// Whether it could tell hosts apart at all; asked once a request.
+    fn applies(&self, _request: &Request<'_>) -> bool {
+        true
     }
 
-    /// The raw weight, in any unit; more is better.
+    /// Whether the weight counts against a host: its multiplier is then taken negative, as in Nova's
+    /// `BuildFailureWeigher`.
+    fn against(&self) -> bool {
+        false
+    }
+
+    /// The raw weight, in any unit; more is better, unless it counts against the host.
     fn weigh(&self, request: &Request<'_>, host: &Host<'_>) -> i64;
 }
 
@@ -35,6 +42,11 @@ impl Range {
     pub fn include(&mut self, raw: i64) {
         self.min = self.min.min(raw);
         self.max = self.max.max(raw);
+    }
+
+    /// Whether all hosts weigh the same, or there are none.
+    pub fn is_flat(&self) -> bool {
+        self.min >= self.max
     }
 
     /// `raw` between 0 and [`ONE`]; 0 when all hosts weigh the same.

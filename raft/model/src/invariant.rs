@@ -68,6 +68,9 @@ fn check_derived(state: &State) -> Result<(), String> {
     if !listed.eq(members) {
         return Err("the members of a group differ from the VMs that name it".to_owned());
     }
+    if !state.building.iter().copied().eq(building(state)) {
+        return Err(format!("building {:?}, the VMs say {:?}", state.building, building(state)));
+    }
     for aggregate in state.aggregates.values() {
         if aggregate.nodes.iter().any(|node| !state.nodes.contains_key(node)) {
             return Err(format!("aggregate {} has a node that does not exist", aggregate.name));
@@ -85,6 +88,10 @@ fn check_derived(state: &State) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+fn building(state: &State) -> BTreeSet<(NodeId, VmId)> {
+    state.vms.values().filter_map(Vm::building).collect()
 }
 
 fn check_vm(state: &State, vm: &Vm) -> Result<(), String> {

@@ -46,7 +46,7 @@ pub const WEIGHERS: &[(&str, i64)] = &[
     ("NumInstances", 0),
     ("SoftAffinity", 1000),
     ("SoftAntiAffinity", 1000),
-    ("BuildFailure", 1_000_000),
+    ("BuildFailure", 1_000_000_000),
     ("ImageLocality", 1000),
     ("HypervisorVersion", 1000),
     ("Load", 0),

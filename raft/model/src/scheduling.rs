@@ -125,3 +125,12 @@ impl Toleration {
             && self.effect.is_none_or(|effect| effect == taint.effect)
     }
 }
+
+/// Address and prefix length of `10.1.0.0/16` or `fd00::/8`.
+pub fn parse_network(text: &str) -> Option<(std::net::IpAddr, u8)> {
+    let (address, prefix) = text.split_once('/')?;
+    let address: std::net::IpAddr = address.parse().ok()?;
+    let prefix: u8 = prefix.parse().ok()?;
+    let bits = if address.is_ipv4() { 32 } else { 128 };
+    (prefix <= bits).then_some((address, prefix))
+}

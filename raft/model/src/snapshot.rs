@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::state::State;
+use crate::vm::Vm;
 
 /// Opens every snapshot, so that a stranger's file is told apart at once.
 pub const MAGIC: &str = "holm-snapshot";
@@ -60,7 +61,8 @@ pub fn decode(bytes: &[u8]) -> Result<State, Error> {
         let known = crate::version::CLUSTER_VERSION;
         return Err(Error::Version { found: header.cluster_version, known });
     }
-    let (_, state): (Header, State) = rmp_serde::from_slice(bytes)?;
+    let (_, mut state): (Header, State) = rmp_serde::from_slice(bytes)?;
+    state.building = state.vms.values().filter_map(Vm::building).collect();
     Ok(state)
 }
 

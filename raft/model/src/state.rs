@@ -37,6 +37,10 @@ pub struct State {
     pub waiting: OrdSet<VmId>,
     /// VMs by the node that holds their claim.
     pub vms_by_node: OrdMap<NodeId, OrdSet<VmId>>,
+    /// VMs in BUILD that hold a claim, by its node: what is being written there. Follows from `vms`, so
+    /// snapshots leave it out.
+    #[serde(skip)]
+    pub building: OrdSet<(NodeId, VmId)>,
     /// VM ids by (project, name).
     pub vm_names: OrdMap<(String, String), VmId>,
     #[serde(default)]

@@ -16,7 +16,7 @@
 //! A claim begins with `PlaceVms` and ends only by its own node's `Released` or by an operator's
 //! statement that the node is off (FENCING.md, rule 1): no status frees it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -53,6 +53,14 @@ pub struct Vm {
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
     pub revision: Revision,
+}
+
+impl Vm {
+    /// Its entry in [`crate::State::building`], if it belongs there.
+    pub fn building(&self) -> Option<(NodeId, VmId)> {
+        let claim = self.claim.as_ref().filter(|_| self.status == VmStatus::Build)?;
+        Some((claim.node, self.id))
+    }
 }
 
 /// What was asked for at creation.
@@ -176,6 +184,9 @@ pub struct Decision {
     pub seen: Revision,
     /// Revision of the policy it decided by.
     pub policy: Revision,
+    /// Nodes the leader did not offer, because they might have been dead.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub withheld: BTreeSet<NodeId>,
     /// How many hosts passed the filters.
     pub candidates: u32,
     /// The best hosts and their scores, the chosen one first; at most [`RUNNERS_UP_MAX`] + 1.

@@ -1,9 +1,10 @@
-//! Places the waiting VMs, oldest first, in one `PlaceVms`; for those that fit nowhere it records why,
-//! when that is news, and gives up on those that would not wait or have waited too long.
+//! Places the waiting VMs in the order of the queue, in one `PlaceVms`, by the replicated policy; for those
+//! that fit nowhere it records why, when that is news, and gives up on those that would not wait or have
+//! waited too long.
 
 use std::collections::BTreeSet;
 
-use holm_model::command::{self, Command, NoHost, PlaceVms};
+use holm_model::command::{Command, NoHost, PlaceVms};
 use holm_model::id::Revision;
 use holm_model::vm::{BUILD_TIMEOUT_MS, HostReason, OnNoHost, Vm};
 use holm_model::{NodeId, State, Timestamp};
@@ -11,24 +12,15 @@ use holm_model::{NodeId, State, Timestamp};
 use super::node_health::UP_BELOW_MS;
 use crate::controller::{Controller, Facts};
 use crate::policy::Policy;
+use crate::queue;
 use crate::select::Batch;
 
-/// Most placements of one decision: one log entry stays small and the next decision sees its effect.
-pub const PLACEMENTS_MAX: usize = 1_000;
 /// Most `NoHost` of one decision; each carries a reason per host. The rest follows in the next.
 pub const NO_HOST_MAX: usize = 100;
 
 /// The scheduler.
-#[derive(Default)]
-pub struct Placement {
-    policy: Policy,
-}
-
-impl Placement {
-    pub fn new(policy: Policy) -> Self {
-        Self { policy }
-    }
-}
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Placement;
 
 impl Controller for Placement {
     fn name(&self) -> &'static str {
@@ -37,19 +29,12 @@ impl Controller for Placement {
 
     fn decide(&self, state: &State, facts: &Facts) -> Vec<Command> {
         let Some(leadership) = state.leadership else { return Vec::new() };
-        let leadership = leadership.revision;
-        let mut batch = Batch::new(state, &self.policy).withhold(&doubtful(facts));
-        let mut placements = Vec::new();
-        let mut unplaced = Vec::new();
-        for vm in oldest_first(state) {
-            match batch.place(vm) {
-                Some(node) => placements.push(command::Placement { vm: vm.id, node }),
-                None => unplaced.push(vm),
-            }
-            if placements.len() == PLACEMENTS_MAX {
-                break;
-            }
+        if state.waiting.is_empty() {
+            return Vec::new();
         }
+        let leadership = leadership.revision;
+        let policy = Policy::of(&state.scheduler);
+        let queue::Run { placements, unplaced, batch } = queue::run(state, &policy, &doubtful(facts));
         let mut commands = Vec::new();
         if !placements.is_empty() {
             commands.push(Command::PlaceVms(PlaceVms { leadership, placements, atomic: false }));
@@ -66,15 +51,8 @@ fn doubtful(facts: &Facts) -> BTreeSet<NodeId> {
     facts.unheard.iter().copied().chain(silent).collect()
 }
 
-/// The queue. VMs of the same millisecond go by id.
-fn oldest_first(state: &State) -> Vec<&Vm> {
-    let mut waiting: Vec<&Vm> = state.waiting.iter().filter_map(|id| state.vms.get(id)).collect();
-    waiting.sort_by_key(|vm| (vm.created_at, vm.id));
-    waiting
-}
-
 /// What to record about a VM that fits nowhere, if anything.
-fn no_host(batch: &Batch<'_>, leadership: Revision, now: Timestamp, vm: &Vm) -> Option<NoHost> {
+fn no_host<'a>(batch: &Batch<'a>, leadership: Revision, now: Timestamp, vm: &'a Vm) -> Option<NoHost> {
     if batch.fits_withheld(vm) {
         // Within seconds that host is heard and takes it, or is down and refuses it.
         return None;

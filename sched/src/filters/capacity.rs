@@ -1,9 +1,11 @@
-//! Claims never exceed `(total - reserved) × ratio`, for every resource class, as OpenStack Placement
-//! counts.
+//! Claims never exceed `(total - reserved) × ratio`, for every resource class, and each is an amount the
+//! inventory takes, as OpenStack Placement counts.
 
 use holm_model::feasible::{self, Refusal};
 
-use crate::filter::{Filter, Host, Request};
+use crate::filter::Filter;
+use crate::host::Host;
+use crate::request::Request;
 
 /// The host has room for the claim.
 #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,9 @@
 
 use holm_model::feasible::{self, Refusal};
 
-use crate::filter::{Filter, Host, Request};
+use crate::filter::Filter;
+use crate::host::Host;
+use crate::request::Request;
 
 /// The host is up, enabled, has reported, and its hypervisor can work.
 #[derive(Clone, Copy, Debug)]

@@ -1,16 +1,23 @@
-//! A VM that failed to build on a host is not tried there again.
+//! A VM is not tried again where building it failed; Nova's `RetryFilter` kept for the VM's whole life in
+//! BUILD.
 
 use holm_model::feasible::{self, Refusal};
 
-use crate::filter::{Filter, Host, Request};
+use crate::filter::Filter;
+use crate::host::Host;
+use crate::request::Request;
 
-/// The VM has not failed to build here.
+/// The VM did not fail to build here before.
 #[derive(Clone, Copy, Debug)]
 pub struct Excluded;
 
 impl Filter for Excluded {
     fn name(&self) -> &'static str {
         "Excluded"
+    }
+
+    fn applies(&self, request: &Request<'_>) -> bool {
+        !request.vm.excluded.is_empty()
     }
 
     fn check(&self, request: &Request<'_>, host: &Host<'_>) -> Result<(), Refusal> {

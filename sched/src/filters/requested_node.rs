@@ -2,7 +2,9 @@
 
 use holm_model::feasible::{self, Refusal};
 
-use crate::filter::{Filter, Host, Request};
+use crate::filter::Filter;
+use crate::host::Host;
+use crate::request::Request;
 
 /// The host is the one that was asked for, if one was.
 #[derive(Clone, Copy, Debug)]
@@ -11,6 +13,10 @@ pub struct RequestedNode;
 impl Filter for RequestedNode {
     fn name(&self) -> &'static str {
         "RequestedNode"
+    }
+
+    fn applies(&self, request: &Request<'_>) -> bool {
+        request.vm.spec.node.is_some()
     }
 
     fn check(&self, request: &Request<'_>, host: &Host<'_>) -> Result<(), Refusal> {

@@ -2,7 +2,8 @@
 
 use holm_model::ResourceClass;
 
-use crate::filter::{Host, Request};
+use crate::host::Host;
+use crate::request::Request;
 use crate::weigher::Weigher;
 
 /// Free vCPUs, overcommit included, Nova's `CPUWeigher`.

@@ -2,10 +2,11 @@
 
 use holm_model::ResourceClass;
 
-use crate::filter::{Host, Request};
+use crate::host::Host;
+use crate::request::Request;
 use crate::weigher::Weigher;
 
-/// Free memory in MiB, Nova's `RAMWeigher`.
+/// Free memory in MiB, overcommit included, Nova's `RAMWeigher`.
 #[derive(Clone, Copy, Debug)]
 pub struct Ram;
 

@@ -60,6 +60,7 @@ impl Cx<'_> {
             revision: self.revision,
             seen: choice.seen,
             policy: self.state.scheduler.revision,
+            withheld: choice.withheld.clone(),
             candidates: choice.candidates,
             scores: choice.scores.iter().take(RUNNERS_UP_MAX + 1).copied().collect(),
         });

@@ -76,7 +76,9 @@ impl Cx<'_> {
     /// Removes the record of a VM that holds no claim.
     pub(super) fn forget_vm(&mut self, vm: &Vm) {
         debug_assert!(vm.claim.is_none(), "a claim outlives its VM");
-        self.state.vms.remove(&vm.id);
+        if let Some(before) = self.state.vms.remove(&vm.id).as_ref().and_then(Vm::building) {
+            self.state.building.remove(&before);
+        }
         self.state.vm_names.remove(&(vm.project.clone(), vm.name.clone()));
         self.state.waiting.remove(&vm.id);
         self.leave_group(vm);
@@ -87,6 +89,16 @@ impl Cx<'_> {
     pub(super) fn put_vm(&mut self, mut vm: Vm) {
         vm.updated_at = self.at;
         vm.revision = self.revision;
-        self.state.vms.insert(vm.id, vm);
+        let building = vm.building();
+        let before = self.state.vms.insert(vm.id, vm).as_ref().and_then(Vm::building);
+        if before == building {
+            return;
+        }
+        if let Some(before) = before {
+            self.state.building.remove(&before);
+        }
+        if let Some(building) = building {
+            self.state.building.insert(building);
+        }
     }
 }

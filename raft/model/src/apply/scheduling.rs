@@ -4,7 +4,7 @@ use super::{Cx, invalid, not_found};
 use crate::command::CreateVms;
 use crate::limits;
 use crate::reply::{Kind, Outcome, Reason};
-use crate::scheduling::{Operator, Requirement, Scheduling, Toleration};
+use crate::scheduling::{Operator, Requirement, Scheduling, Toleration, parse_network};
 use crate::vm::Vm;
 
 impl Cx<'_> {
@@ -129,13 +129,4 @@ fn check_toleration(toleration: &Toleration) -> Result<(), Reason> {
         (_, Some(value)) => limits::text("tolerations", value, limits::KEY_BYTES_MAX),
         _ => Ok(()),
     }
-}
-
-/// Address and prefix length of `10.1.0.0/16` or `fd00::/8`.
-pub fn parse_network(text: &str) -> Option<(std::net::IpAddr, u8)> {
-    let (address, prefix) = text.split_once('/')?;
-    let address: std::net::IpAddr = address.parse().ok()?;
-    let prefix: u8 = prefix.parse().ok()?;
-    let bits = if address.is_ipv4() { 32 } else { 128 };
-    (prefix <= bits).then_some((address, prefix))
 }

@@ -1,5 +1,7 @@
 //! Commands about VMs.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::id::{BootId, Epoch, FlavorId, ImageId, NodeId, Revision, VmId};
@@ -61,6 +63,9 @@ pub struct Placement {
 pub struct Choice {
     /// Revision of the state decided on.
     pub seen: Revision,
+    /// Nodes that were not offered, because they might have been dead.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub withheld: BTreeSet<NodeId>,
     pub candidates: u32,
     /// The chosen host first, then the runners-up.
     pub scores: Vec<Score>,

@@ -1,0 +1,30 @@
+//! Aggregates kept for some projects: `filter_tenant_id` in the metadata names them, separated by commas;
+//! Nova's `AggregateMultiTenancyIsolation`. Those projects may still use hosts outside.
+
+use holm_model::feasible::Refusal;
+
+use crate::filter::Filter;
+use crate::host::Host;
+use crate::request::Request;
+
+const KEY: &str = "filter_tenant_id";
+
+/// The VM's project may use the host.
+#[derive(Clone, Copy, Debug)]
+pub struct AggregateMultiTenancyIsolation;
+
+impl Filter for AggregateMultiTenancyIsolation {
+    fn name(&self) -> &'static str {
+        "AggregateMultiTenancyIsolation"
+    }
+
+    fn check(&self, request: &Request<'_>, host: &Host<'_>) -> Result<(), Refusal> {
+        let mut tenants = host.metadata(KEY).peekable();
+        let project = &request.vm.project;
+        if tenants.peek().is_none() || tenants.any(|tenant| tenant == project) {
+            return Ok(());
+        }
+        let tenants: Vec<_> = host.metadata(KEY).collect();
+        Err(format!("project `{project}`: its aggregates are for {} only", tenants.join(", ")))
+    }
+}

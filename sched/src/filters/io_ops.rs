@@ -1,0 +1,33 @@
+//! At most so many VMs being built on a host, the policy's `max_io_ops_per_host`; Nova's `IoOpsFilter`.
+
+use holm_model::feasible::Refusal;
+use holm_model::policy::SchedulerPolicy;
+
+use crate::filter::Filter;
+use crate::host::Host;
+use crate::request::Request;
+
+/// The host builds fewer VMs than are allowed.
+#[derive(Clone, Copy, Debug)]
+pub struct IoOps {
+    max: u32,
+}
+
+impl IoOps {
+    pub fn new(policy: &SchedulerPolicy) -> Self {
+        Self { max: policy.max_io_ops_per_host }
+    }
+}
+
+impl Filter for IoOps {
+    fn name(&self) -> &'static str {
+        "IoOps"
+    }
+
+    fn check(&self, _request: &Request<'_>, host: &Host<'_>) -> Result<(), Refusal> {
+        if host.building < self.max {
+            return Ok(());
+        }
+        Err(format!("VMs being built: {} here, {} allowed", host.building, self.max))
+    }
+}

@@ -1,0 +1,34 @@
+//! Labels, as in Kubernetes' node affinity: every requirement must hold.
+
+use holm_model::feasible::Refusal;
+
+use crate::filter::Filter;
+use crate::host::Host;
+use crate::request::Request;
+
+/// The host's labels meet every requirement.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeSelector;
+
+impl Filter for NodeSelector {
+    fn name(&self) -> &'static str {
+        "NodeSelector"
+    }
+
+    fn applies(&self, request: &Request<'_>) -> bool {
+        !request.vm.spec.scheduling.node_selector.is_empty()
+    }
+
+    fn check(&self, request: &Request<'_>, host: &Host<'_>) -> Result<(), Refusal> {
+        let labels = &host.node.labels;
+        let selector = &request.vm.spec.scheduling.node_selector;
+        let Some(unmet) = selector.iter().find(|requirement| !requirement.holds(labels)) else {
+            return Ok(());
+        };
+        let (key, operator, values) = (&unmet.key, unmet.operator, unmet.values.join(", "));
+        let is = labels.get(key).map_or("the node has none".to_owned(), |label| format!("it is `{label}`"));
+        let wanted =
+            if values.is_empty() { format!("{operator:?}") } else { format!("{operator:?} {values}") };
+        Err(format!("label `{key}`: {wanted} wanted, {is}"))
+    }
+}

@@ -1,0 +1,33 @@
+//! At most so many VMs on a host, the policy's `max_instances_per_host`; Nova's `NumInstancesFilter`.
+
+use holm_model::feasible::Refusal;
+use holm_model::policy::SchedulerPolicy;
+
+use crate::filter::Filter;
+use crate::host::Host;
+use crate::request::Request;
+
+/// The host has fewer VMs than are allowed.
+#[derive(Clone, Copy, Debug)]
+pub struct NumInstances {
+    max: u32,
+}
+
+impl NumInstances {
+    pub fn new(policy: &SchedulerPolicy) -> Self {
+        Self { max: policy.max_instances_per_host }
+    }
+}
+
+impl Filter for NumInstances {
+    fn name(&self) -> &'static str {
+        "NumInstances"
+    }
+
+    fn check(&self, _request: &Request<'_>, host: &Host<'_>) -> Result<(), Refusal> {
+        if host.vms < self.max {
+            return Ok(());
+        }
+        Err(format!("VMs: {} here, {} allowed", host.vms, self.max))
+    }
+}

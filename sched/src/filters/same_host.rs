@@ -1,0 +1,32 @@
+//! With one of the named VMs; Nova's `SameHostFilter`. While none of them has a host, none will do.
+
+use holm_model::feasible::Refusal;
+
+use crate::filter::Filter;
+use crate::host::Host;
+use crate::request::Request;
+
+/// The host holds one of the VMs of `same_host`.
+#[derive(Clone, Copy, Debug)]
+pub struct SameHost;
+
+impl Filter for SameHost {
+    fn name(&self) -> &'static str {
+        "SameHost"
+    }
+
+    fn applies(&self, request: &Request<'_>) -> bool {
+        !request.same_host.is_empty()
+    }
+
+    fn check(&self, request: &Request<'_>, host: &Host<'_>) -> Result<(), Refusal> {
+        let wanted = &request.same_host;
+        if wanted.is_empty() || wanted.iter().any(|mate| mate.node == Some(host.id())) {
+            return Ok(());
+        }
+        let names: Vec<String> = wanted.iter().map(|mate| format!("`{}`", mate.name)).collect();
+        let nowhere = wanted.iter().all(|mate| mate.node.is_none());
+        let detail = if nowhere { "none has a host yet" } else { "none of them is here" };
+        Err(format!("same host as {}: {detail}", names.join(", ")))
+    }
+}

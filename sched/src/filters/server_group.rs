@@ -1,0 +1,29 @@
+//! Affinity and anti-affinity with the members that have a host, those of the same batch included; Nova's
+//! `ServerGroupAffinityFilter` and `ServerGroupAntiAffinityFilter`. Apply asks the same rule.
+
+use holm_model::feasible::{self, Refusal};
+use holm_model::group::GroupPolicy;
+
+use crate::filter::Filter;
+use crate::host::Host;
+use crate::request::Request;
+
+/// The host keeps the VM's group together, or apart.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerGroup;
+
+impl Filter for ServerGroup {
+    fn name(&self) -> &'static str {
+        "ServerGroup"
+    }
+
+    fn applies(&self, request: &Request<'_>) -> bool {
+        let policy = request.group.as_ref().map(|group| group.record.policy);
+        matches!(policy, Some(GroupPolicy::Affinity | GroupPolicy::AntiAffinity))
+    }
+
+    fn check(&self, request: &Request<'_>, host: &Host<'_>) -> Result<(), Refusal> {
+        let Some(group) = &request.group else { return Ok(()) };
+        feasible::server_group(group.record, group.members(host.id()))
+    }
+}

@@ -1,0 +1,109 @@
+//! One host as a decision sees it: its record, what else the state says about it, and the claims of the
+//! batch so far on top.
+
+use std::borrow::Cow;
+
+use holm_model::aggregate::{Aggregate, DEFAULT_ZONE};
+use holm_model::node::Node;
+use holm_model::vm::{Vm, VmStatus};
+use holm_model::{NodeId, Resources, State};
+
+/// A host and its load.
+#[derive(Clone, Debug)]
+pub struct Host<'a> {
+    pub node: &'a Node,
+    /// Sum of the claims.
+    pub claimed: Cow<'a, Resources>,
+    /// Its availability zone.
+    pub zone: &'a str,
+    /// The aggregates it is in, by id.
+    pub aggregates: Vec<&'a Aggregate>,
+    /// VMs with a claim here.
+    pub vms: u32,
+    /// Those of them that are being built: Nova's I/O operations.
+    pub building: u32,
+}
+
+impl<'a> Host<'a> {
+    /// Every host of `state`, by id.
+    pub fn all(state: &'a State) -> Vec<Self> {
+        let mut hosts: Vec<Self> = state.nodes.values().map(Self::bare).collect();
+        // Both sides ascend, so one walk finds every pair.
+        let mut at = 0;
+        for (node, vms) in &state.vms_by_node {
+            if let Some(host) = advance(&mut hosts, &mut at, *node) {
+                host.vms = u32::try_from(vms.len()).unwrap_or(u32::MAX);
+            }
+        }
+        at = 0;
+        for (node, _) in &state.building {
+            if let Some(host) = advance(&mut hosts, &mut at, *node) {
+                host.building += 1;
+            }
+        }
+        for aggregate in state.aggregates.values() {
+            at = 0;
+            for node in &aggregate.nodes {
+                if let Some(host) = advance(&mut hosts, &mut at, *node) {
+                    host.join(aggregate);
+                }
+            }
+        }
+        hosts
+    }
+
+    fn bare(node: &'a Node) -> Self {
+        Self {
+            node,
+            claimed: Cow::Borrowed(&node.allocated),
+            zone: DEFAULT_ZONE,
+            aggregates: Vec::new(),
+            vms: 0,
+            building: 0,
+        }
+    }
+
+    fn join(&mut self, aggregate: &'a Aggregate) {
+        let has_zone = self.aggregates.iter().any(|aggregate| aggregate.zone().is_some());
+        if let Some(zone) = aggregate.zone().filter(|_| !has_zone) {
+            self.zone = zone;
+        }
+        self.aggregates.push(aggregate);
+    }
+
+    pub fn id(&self) -> NodeId {
+        self.node.id
+    }
+
+    /// A VM is placed here.
+    pub fn claim(&mut self, resources: &Resources) {
+        self.claimed.to_mut().add(resources);
+        self.vms += 1;
+        self.building += 1;
+    }
+
+    /// The host without the claim that `vm` has on it, if it has one.
+    pub fn without(&mut self, vm: &Vm) {
+        let Some(claim) = vm.claim.as_ref().filter(|claim| claim.node == self.node.id) else { return };
+        self.claimed.to_mut().sub(&claim.resources);
+        self.vms = self.vms.saturating_sub(1);
+        self.building = self.building.saturating_sub(u32::from(vm.status == VmStatus::Build));
+    }
+
+    /// Values of a metadata key over its aggregates, each split at commas as Nova does.
+    pub fn metadata(&self, key: &str) -> impl Iterator<Item = &'a str> + Clone {
+        self.raw_metadata(key).flat_map(|value| value.split(',')).map(str::trim)
+    }
+
+    /// Values of a metadata key over its aggregates as they stand.
+    pub fn raw_metadata(&self, key: &str) -> impl Iterator<Item = &'a str> + Clone {
+        self.aggregates.iter().filter_map(move |aggregate| aggregate.metadata.get(key)).map(String::as_str)
+    }
+}
+
+fn advance<'h, 'a>(hosts: &'h mut [Host<'a>], at: &mut usize, node: NodeId) -> Option<&'h mut Host<'a>> {
+    while hosts.get(*at)?.node.id < node {
+        *at += 1;
+    }
+    hosts.get_mut(*at).filter(|host| host.node.id == node)
+}

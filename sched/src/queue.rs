@@ -1,0 +1,68 @@
+//! The queue of waiting VMs, and one run over it.
+//!
+//! Order: greater priority first, then the older VM, then the lesser id. Nobody starves: every run begins
+//! at the front, so room that appears is offered to the first VM that it fits; a VM that fits nowhere holds
+//! up none behind it; and nobody waits longer than the build time-out, which ends in ERROR with the
+//! reasons. A VM can be overtaken only by greater priorities and by VMs that fit where it does not.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+use holm_model::command::{Choice, Placement};
+use holm_model::vm::Vm;
+use holm_model::{NodeId, State, VmId};
+
+use crate::policy::Policy;
+use crate::select::Batch;
+use crate::shape::Chosen;
+
+/// Most placements of one run: one log entry stays small and the next decision sees its effect.
+pub const PLACEMENTS_MAX: usize = 1_000;
+
+/// What one run over the queue gave.
+pub struct Run<'a> {
+    pub placements: Vec<Placement>,
+    /// VMs that fit on no host that was offered.
+    pub unplaced: Vec<&'a Vm>,
+    /// The hosts as the placements leave them.
+    pub batch: Batch<'a>,
+}
+
+/// Places the waiting VMs in order, on no host of `withheld`.
+pub fn run<'a>(state: &'a State, policy: &'a Policy, withheld: &BTreeSet<NodeId>) -> Run<'a> {
+    let mut batch = Batch::new(state, policy).withhold(withheld);
+    let (mut placements, mut unplaced) = (Vec::new(), Vec::new());
+    for vm in in_order(state) {
+        match batch.place(vm) {
+            Some(chosen) => placements.push(placement(state, withheld, vm.id, chosen)),
+            None => unplaced.push(vm),
+        }
+        if placements.len() == PLACEMENTS_MAX {
+            break;
+        }
+    }
+    Run { placements, unplaced, batch }
+}
+
+/// Makes the decision for `vm` again: `state` as it was at the revision a decision has `seen`, `withheld`
+/// as it has recorded. The same state gives the same choice, bit for bit; none if `vm` was not placed.
+pub fn replay(state: &State, withheld: &BTreeSet<NodeId>, vm: VmId) -> Option<Placement> {
+    let policy = Policy::of(&state.scheduler);
+    run(state, &policy, withheld).placements.into_iter().find(|placement| placement.vm == vm)
+}
+
+fn in_order(state: &State) -> Vec<&Vm> {
+    let mut waiting: Vec<&Vm> = state.waiting.iter().filter_map(|id| state.vms.get(id)).collect();
+    waiting.sort_by_key(|vm| (Reverse(vm.spec.scheduling.priority), vm.created_at, vm.id));
+    waiting
+}
+
+fn placement(state: &State, withheld: &BTreeSet<NodeId>, vm: VmId, chosen: Chosen) -> Placement {
+    let choice = Choice {
+        seen: state.revision,
+        withheld: withheld.clone(),
+        candidates: chosen.candidates,
+        scores: chosen.scores,
+    };
+    Placement { vm, node: chosen.node, choice: Some(choice) }
+}

@@ -1,0 +1,113 @@
+//! One VM that looks for a host, with what the state says about it: its images, where the rest of its
+//! group is, and where the VMs are that it wants near or far.
+
+use std::collections::BTreeMap;
+
+use holm_model::feasible::{self, Members};
+use holm_model::group::ServerGroup;
+use holm_model::image::Image;
+use holm_model::vm::Vm;
+use holm_model::{NodeId, Resources, State, VmId};
+
+/// Hosts given to VMs earlier in the same batch.
+pub type Placed = BTreeMap<VmId, NodeId>;
+
+/// What filters and weighers know of a VM. They may read the VM's `project`, `spec` and `excluded`, nothing
+/// else of its record: VMs equal in these share their verdicts within a batch (see
+/// [`Request::same_shape`]).
+#[derive(Clone, Debug)]
+pub struct Request<'a> {
+    pub vm: &'a Vm,
+    /// What it will claim.
+    pub claim: Resources,
+    pub image: Option<&'a Image>,
+    pub kernel: Option<&'a Image>,
+    pub group: Option<Group<'a>>,
+    /// The VMs of `same_host`, each with its host if it has one.
+    pub same_host: Vec<Mate<'a>>,
+    /// The VMs of `different_host` likewise.
+    pub different_host: Vec<Mate<'a>>,
+}
+
+/// A VM that was named in a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Mate<'a> {
+    pub name: &'a str,
+    pub node: Option<NodeId>,
+}
+
+/// A server group and where its other members are.
+#[derive(Clone, Debug)]
+pub struct Group<'a> {
+    pub record: &'a ServerGroup,
+    placed: u32,
+    by_node: BTreeMap<NodeId, u32>,
+}
+
+impl<'a> Group<'a> {
+    fn of(state: &'a State, placed: &Placed, vm: &Vm) -> Option<Self> {
+        let record = state.groups.get(&vm.spec.scheduling.group?)?;
+        let mut group = Self { record, placed: 0, by_node: BTreeMap::new() };
+        let members = state.group_members.get(&record.id).into_iter().flatten();
+        members
+            .filter(|id| **id != vm.id)
+            .filter_map(|id| node_of(state, placed, id))
+            .for_each(|node| group.add(node));
+        Some(group)
+    }
+
+    /// A member was placed.
+    pub fn add(&mut self, node: NodeId) {
+        self.placed += 1;
+        *self.by_node.entry(node).or_default() += 1;
+    }
+
+    /// The other members, seen from `node`.
+    pub fn members(&self, node: NodeId) -> Members {
+        Members { here: self.by_node.get(&node).copied().unwrap_or(0), placed: self.placed }
+    }
+}
+
+impl<'a> Request<'a> {
+    /// What `state` says about `vm`, with the VMs of the batch where it put them.
+    pub fn new(state: &'a State, placed: &Placed, vm: &'a Vm) -> Self {
+        let mates = |ids: &'a std::collections::BTreeSet<VmId>| {
+            let mate = |id| Mate {
+                name: state.vms.get(id).map_or("(deleted)", |mate| mate.name.as_str()),
+                node: node_of(state, placed, id),
+            };
+            ids.iter().map(mate).collect()
+        };
+        let spec = &vm.spec;
+        Self {
+            vm,
+            claim: feasible::claim_of(spec),
+            image: state.images.get(&spec.image),
+            kernel: spec.kernel.as_ref().and_then(|kernel| state.images.get(kernel)),
+            group: Group::of(state, placed, vm),
+            same_host: mates(&spec.scheduling.same_host),
+            different_host: mates(&spec.scheduling.different_host),
+        }
+    }
+
+    /// Whether every filter and weigher answers the same for both.
+    pub fn same_shape(&self, other: &Vm) -> bool {
+        let mine = self.vm;
+        mine.spec.image == other.spec.image
+            && mine.spec.size == other.spec.size
+            && mine.spec == other.spec
+            && mine.excluded == other.excluded
+            && mine.project == other.project
+    }
+
+    /// Whether it names `vm` as one to be with or apart from.
+    pub fn names(&self, vm: VmId) -> bool {
+        let scheduling = &self.vm.spec.scheduling;
+        scheduling.same_host.contains(&vm) || scheduling.different_host.contains(&vm)
+    }
+}
+
+fn node_of(state: &State, placed: &Placed, vm: &VmId) -> Option<NodeId> {
+    let recorded = || state.vms.get(vm)?.claim.as_ref().map(|claim| claim.node);
+    placed.get(vm).copied().or_else(recorded)
+}

@@ -1,0 +1,45 @@
+//! Prefers hosts with the newer hypervisor, Nova's `HypervisorVersionWeigher`; 0 where there is none.
+
+use crate::host::Host;
+use crate::request::Request;
+use crate::weigher::Weigher;
+
+/// `v53.2.1` as 53,002,001.
+#[derive(Clone, Copy, Debug)]
+pub struct HypervisorVersion;
+
+impl Weigher for HypervisorVersion {
+    fn name(&self) -> &'static str {
+        "HypervisorVersion"
+    }
+
+    fn weigh(&self, _request: &Request<'_>, host: &Host<'_>) -> i64 {
+        host.node.report.as_ref().map_or(0, |report| number(&report.hypervisor.version))
+    }
+}
+
+/// The first three numbers of a version, 999 at most behind the first; 0 for what is no version.
+fn number(version: &str) -> i64 {
+    let mut parts =
+        version.trim_start_matches('v').split(['.', '-', '+']).map_while(|part| part.parse().ok());
+    let mut next = || parts.next().unwrap_or(0u32);
+    let (major, minor, patch) = (next(), next().min(999), next().min(999));
+    (i64::from(major) * 1000 + i64::from(minor)) * 1000 + i64::from(patch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::number;
+
+    #[test]
+    fn versions_compare_by_number() {
+        let cases =
+            [("v53.0", 53_000_000), ("53.0-246-g1", 53_000_246), ("9.10.11", 9_010_011), ("v9", 9_000_000)];
+        for (version, expected) in cases {
+            assert_eq!(number(version), expected, "{version}");
+        }
+        for nothing in ["", "v", "latest", "-1"] {
+            assert_eq!(number(nothing), 0, "{nothing:?}");
+        }
+    }
+}

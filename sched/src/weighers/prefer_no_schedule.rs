@@ -1,0 +1,29 @@
+//! Avoids hosts with `PreferNoSchedule` taints that the VM does not tolerate, as Kubernetes scores them.
+
+use holm_model::scheduling::Effect;
+
+use crate::filters::taints::untolerated;
+use crate::host::Host;
+use crate::request::Request;
+use crate::weigher::Weigher;
+
+/// Such taints, counted against the host.
+#[derive(Clone, Copy, Debug)]
+pub struct PreferNoSchedule;
+
+impl Weigher for PreferNoSchedule {
+    fn name(&self) -> &'static str {
+        "PreferNoSchedule"
+    }
+
+    fn against(&self) -> bool {
+        true
+    }
+
+    fn weigh(&self, request: &Request<'_>, host: &Host<'_>) -> i64 {
+        if host.node.taints.is_empty() {
+            return 0;
+        }
+        i64::try_from(untolerated(request, host, Effect::PreferNoSchedule).count()).unwrap_or(i64::MAX)
+    }
+}
