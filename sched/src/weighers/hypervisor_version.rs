@@ -21,7 +21,7 @@ impl Weigher for HypervisorVersion {
 /// The first three numbers of a version, 999 at most behind the first; 0 for what is no version.
 fn number(version: &str) -> i64 {
     let mut parts =
-        version.trim_start_matches('v').split(['.', '-', '+']).map_while(|part| part.parse().ok());
+        version.trim_start_matches('v').split(['.', '-', '+']).map_while(|part| part.parse().ok()).fuse();
     let mut next = || parts.next().unwrap_or(0u32);
     let (major, minor, patch) = (next(), next().min(999), next().min(999));
     (i64::from(major) * 1000 + i64::from(minor)) * 1000 + i64::from(patch)

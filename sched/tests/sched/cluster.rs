@@ -1,21 +1,27 @@
 //! Clusters made the way real ones are: by applying commands. Ids are small numbers, so that failures
 //! can be read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use holm_model::command::{
-    AddNode, BeginLeadership, CreateFlavor, CreateImage, CreateVm, InitCluster, ReleaseCause, Released,
-    ReportNode, SetNodeEnabled, SetNodeUp,
+    AddNode, BeginLeadership, CreateAggregate, CreateFlavor, CreateGroup, CreateImage, CreateVm, InitCluster,
+    ReleaseCause, Released, ReportNode, ReportVms, SetNodeEnabled, SetNodeUp, SetSchedulerPolicy, UpdateNode,
+    VmReport,
 };
 use holm_model::flavor::Size;
+use holm_model::group::GroupPolicy;
 use holm_model::image::ImageKind;
 use holm_model::node::{HypervisorFacts, HypervisorKind, NodeReport};
+use holm_model::policy::SchedulerPolicy;
 use holm_model::reply::Done;
-use holm_model::vm::{OnNoHost, Vm};
+use holm_model::scheduling::Scheduling;
+use holm_model::vm::{ObservedState, OnNoHost, Vm};
 use holm_model::{
-    Actor, BootId, ClusterId, Command, Entry, FlavorId, ImageId, Incarnation, Inventory, NodeId, Outcome,
-    Proposal, Reply, ResourceClass, Revision, State, Timestamp, VmId, apply,
+    Actor, AggregateId, BootId, ClusterId, Command, Entry, FlavorId, GroupId, ImageId, Incarnation,
+    Inventory, NodeId, Outcome, Proposal, Reply, ResourceClass, Revision, State, Timestamp, VmId, apply,
 };
+use holm_sched::controllers::Placement;
+use holm_sched::{Controller, Facts};
 use uuid::Uuid;
 
 /// What a host has, overcommit not counted.
@@ -55,16 +61,76 @@ impl Cluster {
             cluster.report(n, *size);
             cluster.set_up(n, true);
         }
+        cluster.image(1, &[]);
+        cluster
+    }
+
+    /// Image `n`, on node 1; number 1 is there from the beginning and what VMs boot from unless said.
+    pub fn image(&mut self, n: u128, properties: &[(&str, &str)]) -> ImageId {
         let image = CreateImage {
-            id: image_id(),
-            name: "guest".into(),
+            id: ImageId(Uuid::from_u128(n)),
+            name: if n == 1 { "guest".into() } else { format!("guest{n}") },
             kind: ImageKind::Kernel,
-            size_bytes: 1,
+            size_bytes: 1000,
             sha256: "0".repeat(64),
             holder: NodeId(1),
+            properties: strings(properties),
         };
-        cluster.done(Command::CreateImage(image));
-        cluster
+        let id = image.id;
+        self.done(Command::CreateImage(image));
+        id
+    }
+
+    /// Aggregate `n` over these nodes.
+    pub fn aggregate(&mut self, n: u128, nodes: &[u64], metadata: &[(&str, &str)]) {
+        self.done(Command::CreateAggregate(CreateAggregate {
+            id: AggregateId(Uuid::from_u128(n)),
+            name: format!("aggregate{n}"),
+            nodes: nodes.iter().copied().map(NodeId).collect(),
+            metadata: strings(metadata),
+        }));
+    }
+
+    pub fn group(&mut self, n: u128, policy: GroupPolicy, max_server_per_host: Option<u32>) -> GroupId {
+        let id = GroupId(Uuid::from_u128(n));
+        let name = format!("group{n}");
+        self.done(Command::CreateGroup(CreateGroup { id, name, policy, max_server_per_host }));
+        id
+    }
+
+    /// Changes what the operator says of a node.
+    pub fn update(&mut self, n: u64, change: impl FnOnce(&mut UpdateNode)) {
+        let mut update = UpdateNode {
+            node: NodeId(n),
+            labels: BTreeMap::new(),
+            taints: None,
+            traits: None,
+            inventory: BTreeMap::new(),
+            expected: None,
+        };
+        change(&mut update);
+        self.done(Command::UpdateNode(update));
+    }
+
+    /// The node reports again, with something changed.
+    pub fn report_with(&mut self, n: u64, change: impl FnOnce(&mut NodeReport)) {
+        let record = &self.state.nodes[&NodeId(n)];
+        let mut report = record.report.clone().expect("it has reported");
+        change(&mut report);
+        let command = ReportNode {
+            node: NodeId(n),
+            sequence: record.report_sequence + 1,
+            peer_addr: record.peer_addr.clone(),
+            api_addr: record.api_addr.clone(),
+            report,
+        };
+        self.done(Command::ReportNode(command));
+    }
+
+    pub fn policy(&mut self, change: impl FnOnce(&mut SchedulerPolicy)) {
+        let mut policy = self.state.scheduler.clone();
+        change(&mut policy);
+        self.done(Command::SetSchedulerPolicy(SetSchedulerPolicy { policy: Some(policy), expected: None }));
     }
 
     pub fn apply(&mut self, command: Command) -> Reply {
@@ -117,21 +183,68 @@ impl Cluster {
     }
 
     pub fn vm_with(&mut self, size: Size, node: Option<u64>, on_no_host: OnNoHost) -> VmId {
+        self.create(size, |vm| {
+            vm.node = node.map(NodeId);
+            vm.on_no_host = on_no_host;
+        })
+    }
+
+    /// A waiting VM that says something about its host.
+    pub fn vm_like(&mut self, scheduling: Scheduling) -> VmId {
+        self.create(SMALL_VM, |vm| vm.scheduling = scheduling)
+    }
+
+    /// A waiting VM of a flavor with these extra specs.
+    pub fn vm_of(&mut self, extra_specs: &[(&str, &str)]) -> VmId {
+        let flavor = self.flavor_with(SMALL_VM, extra_specs);
+        self.create(SMALL_VM, |vm| vm.flavor = flavor)
+    }
+
+    pub fn create(&mut self, size: Size, change: impl FnOnce(&mut CreateVm)) -> VmId {
+        let flavor = self.flavor_with(size, &[]);
+        let request = self.request(flavor, change);
+        let id = request.id;
+        self.done(Command::CreateVm(request));
+        id
+    }
+
+    /// What a user would send, not sent.
+    pub fn request(&mut self, flavor: FlavorId, change: impl FnOnce(&mut CreateVm)) -> CreateVm {
         self.last_id += 1;
-        let id = VmId(Uuid::from_u128(self.last_id));
-        let flavor = self.flavor(size);
-        self.done(Command::CreateVm(CreateVm {
-            id,
+        let mut request = CreateVm {
+            id: VmId(Uuid::from_u128(self.last_id)),
             name: format!("vm{}", self.last_id),
             flavor,
-            image: image_id(),
+            image: ImageId(Uuid::from_u128(1)),
             kernel: None,
             cmdline: None,
-            node: node.map(NodeId),
+            node: None,
             availability: Default::default(),
-            on_no_host,
-        }));
-        id
+            on_no_host: OnNoHost::Queue,
+            scheduling: Scheduling::default(),
+        };
+        change(&mut request);
+        request
+    }
+
+    /// Decides and applies, and says where `vm` is.
+    pub fn placed_on(&mut self, vm: VmId) -> Option<u64> {
+        let facts = Facts { now: self.now, ..Facts::default() };
+        let commands = Placement.decide(&self.state, &facts);
+        self.carry_out(commands);
+        self.record(vm).claim.as_ref().map(|claim| claim.node.0)
+    }
+
+    /// The node of a placed VM says that it runs.
+    pub fn run(&mut self, vm: VmId) {
+        let record = self.record(vm);
+        let claim = record.claim.as_ref().expect("it is placed");
+        let report =
+            VmReport { vm, epoch: claim.epoch, run: record.power.run, state: ObservedState::Running };
+        let boot_id = BootId(Uuid::from_u128(1));
+        let sequence = self.state.revision.0;
+        let command = ReportVms { node: claim.node, boot_id, sequence, reports: vec![report] };
+        self.done(Command::ReportVms(command));
     }
 
     pub fn record(&self, vm: VmId) -> &Vm {
@@ -155,20 +268,22 @@ impl Cluster {
         }
     }
 
-    fn flavor(&mut self, size: Size) -> FlavorId {
-        if let Some(flavor) = self.state.flavors.values().find(|flavor| flavor.size == size) {
+    pub fn flavor_with(&mut self, size: Size, extra_specs: &[(&str, &str)]) -> FlavorId {
+        let extra_specs = strings(extra_specs);
+        let mut flavors = self.state.flavors.values();
+        if let Some(flavor) = flavors.find(|flavor| flavor.size == size && flavor.extra_specs == extra_specs)
+        {
             return flavor.id;
         }
         let n = self.state.flavors.len() as u128 + 1;
         let id = FlavorId(Uuid::from_u128(n));
-        let name = format!("flavor{n}");
-        self.done(Command::CreateFlavor(CreateFlavor { id, name, size, extra_specs: BTreeMap::new() }));
+        self.done(Command::CreateFlavor(CreateFlavor { id, name: format!("flavor{n}"), size, extra_specs }));
         id
     }
 }
 
-fn image_id() -> ImageId {
-    ImageId(Uuid::from_u128(1))
+pub fn strings(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 
 fn node(n: usize) -> AddNode {
@@ -180,7 +295,6 @@ fn node(n: usize) -> AddNode {
 }
 
 fn report(size: HostSize) -> NodeReport {
-    let inventory = |total, ratio| Inventory { total, reserved: 0, allocation_ratio_thousandths: ratio };
     NodeReport {
         boot_id: BootId(Uuid::from_u128(1)),
         version: "0.1.0".into(),
@@ -190,10 +304,13 @@ fn report(size: HostSize) -> NodeReport {
             reason: "test".into(),
         },
         inventory: BTreeMap::from([
-            (ResourceClass::Vcpu, inventory(size.vcpus, 1000)),
-            (ResourceClass::MemoryMb, inventory(size.memory_mib, 1000)),
-            (ResourceClass::DiskGb, inventory(size.disk_gib, 1000)),
+            (ResourceClass::Vcpu, Inventory::of(size.vcpus)),
+            (ResourceClass::MemoryMb, Inventory::of(size.memory_mib)),
+            (ResourceClass::DiskGb, Inventory::of(size.disk_gib)),
         ]),
         conditions: BTreeMap::new(),
+        capabilities: BTreeMap::new(),
+        traits: BTreeSet::new(),
+        load_thousandths: 0,
     }
 }

@@ -12,8 +12,10 @@ fn each_host_has_its_refusal_or_its_score_by_weigher() {
     let big = HostSize { vcpus: 16, memory_mib: 16384, disk_gib: 100 };
     let mut cluster = Cluster::of(&[MEDIUM, big, big]);
     cluster.cordon(3, "upgrade");
+    cluster.policy(|policy| policy.weighers.retain(|name, _| ["Ram", "Cpu"].contains(&name.as_str())));
     let vm = cluster.vm(SMALL_VM);
-    let explanation = explain(&cluster.state, &Policy::default(), cluster.record(vm));
+    let policy = Policy::of(&cluster.state.scheduler);
+    let explanation = explain(&cluster.state, &policy, cluster.record(vm));
     assert_eq!((explanation.placed_on, explanation.best), (None, Some(NodeId(2))));
     let scores: Vec<_> = explanation
         .hosts
@@ -40,7 +42,7 @@ fn a_placed_vm_is_explained_as_if_its_own_claim_were_free() {
     let one_slot = HostSize { vcpus: 1, memory_mib: 1040, disk_gib: 1 };
     let mut cluster = Cluster::of(&[one_slot]);
     let vm = cluster.vm(SMALL_VM);
-    let commands = Placement::default().decide(&cluster.state, &Facts::default());
+    let commands = Placement.decide(&cluster.state, &Facts::default());
     cluster.carry_out(commands);
     let explanation = explain(&cluster.state, &Policy::default(), cluster.record(vm));
     assert_eq!((explanation.placed_on, explanation.best), (Some(NodeId(1)), Some(NodeId(1))));

@@ -4,6 +4,7 @@
 mod cluster;
 mod explain;
 mod filters;
+mod filters_nova;
 mod node_health;
 mod placement;
 mod properties;

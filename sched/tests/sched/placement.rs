@@ -3,7 +3,8 @@
 use holm_model::flavor::Size;
 use holm_model::vm::{BUILD_TIMEOUT_MS, OnNoHost, VmStatus};
 use holm_model::{Command, NodeId, State, Timestamp, VmId};
-use holm_sched::controllers::{NO_HOST_MAX, PLACEMENTS_MAX, Placement};
+use holm_sched::controllers::{NO_HOST_MAX, Placement};
+use holm_sched::queue::PLACEMENTS_MAX;
 use holm_sched::{Controller, Facts};
 
 use crate::cluster::{Cluster, HostSize, MEDIUM, SMALL_VM};
@@ -11,7 +12,7 @@ use crate::cluster::{Cluster, HostSize, MEDIUM, SMALL_VM};
 const TOO_BIG: Size = Size { vcpus: 200, memory_mib: 1024, disk_gib: 0 };
 
 fn decide(cluster: &Cluster) -> Vec<Command> {
-    Placement::default().decide(&cluster.state, &Facts { now: cluster.now, ..Facts::default() })
+    Placement.decide(&cluster.state, &Facts { now: cluster.now, ..Facts::default() })
 }
 
 fn placed(commands: &[Command]) -> Vec<VmId> {
@@ -153,19 +154,19 @@ fn nothing_is_placed_on_a_node_that_may_be_dead_and_nothing_is_given_up_for_it()
         silent_ms: [(NodeId(1), 0), (NodeId(2), 2_001), (NodeId(3), 40)].into(),
         unheard: [NodeId(3)].into(),
     };
-    let commands = Placement::default().decide(&cluster.state, &facts);
+    let commands = Placement.decide(&cluster.state, &facts);
     let [Command::PlaceVms(place)] = commands.as_slice() else { panic!("{commands:?}") };
     assert_eq!(place.placements.len(), 6);
     assert!(place.placements.iter().all(|placement| placement.node == NodeId(1)), "{place:?}");
     cluster.carry_out(commands);
 
     cluster.set_up(3, false);
-    let commands = Placement::default().decide(&cluster.state, &facts);
+    let commands = Placement.decide(&cluster.state, &facts);
     let [Command::NoHost(no_host)] = commands.as_slice() else { panic!("{commands:?}") };
     assert!(no_host.give_up, "now that it is surely down");
 }
 
 #[test]
 fn without_a_leadership_nothing_is_decided() {
-    assert_eq!(Placement::default().decide(&State::default(), &Facts::default()), []);
+    assert_eq!(Placement.decide(&State::default(), &Facts::default()), []);
 }

@@ -5,6 +5,7 @@ use holm_model::flavor::Size;
 use holm_model::vm::OnNoHost;
 use holm_model::{Command, State, VmId};
 use holm_sched::controllers::Placement;
+use holm_sched::request::Placed;
 use holm_sched::{Batch, Controller, Facts, Host, Policy, Request, explain};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -72,7 +73,7 @@ fn create(cluster: &mut Cluster, ask: &VmAsk, hosts: usize) {
 }
 
 fn decide(state: &State) -> Vec<Command> {
-    Placement::default().decide(state, &Facts::default())
+    Placement.decide(state, &Facts::default())
 }
 
 proptest! {
@@ -84,9 +85,8 @@ proptest! {
         // Panics when apply refuses any of it.
         cluster.carry_out(commands);
         for node in cluster.state.nodes.values() {
-            let report = node.report.as_ref().expect("all have reported");
             for (class, held) in &node.allocated.0 {
-                prop_assert!(*held <= report.inventory[class].capacity(), "{class} on node {}", node.id);
+                prop_assert!(*held <= node.inventory[class].capacity(), "{class} on node {}", node.id);
             }
         }
     }
@@ -99,9 +99,9 @@ proptest! {
         for id in &cluster.state.waiting {
             let vm = cluster.record(*id);
             prop_assert_eq!(vm.refusals.len(), cluster.state.nodes.len());
-            let request = Request::new(vm);
-            for node in cluster.state.nodes.values() {
-                prop_assert!(!policy.passes(&request, &Host::new(node)), "{} fits on {}", vm.name, node.name);
+            let request = Request::new(&cluster.state, &Placed::new(), vm);
+            for host in Host::all(&cluster.state) {
+                prop_assert!(!policy.passes(&request, &host), "{} fits on {}", vm.name, host.node.name);
             }
         }
         prop_assert_eq!(decide(&cluster.state), []);
@@ -122,9 +122,9 @@ proptest! {
         for placement in &place.placements {
             // One VM at a time on a fresh batch is the definition; the long batch is the optimisation.
             let record = cluster.record(placement.vm);
-            prop_assert_eq!(Batch::new(&cluster.state, &policy).place(record), Some(placement.node));
+            prop_assert_eq!(Batch::new(&cluster.state, &policy).place(record).map(|chosen| chosen.node), Some(placement.node));
             prop_assert_eq!(explain(&cluster.state, &policy, record).best, Some(placement.node));
-            prop_assert_eq!(batch.place(&state.vms[&placement.vm]), Some(placement.node));
+            prop_assert_eq!(batch.place(&state.vms[&placement.vm]).map(|chosen| chosen.node), Some(placement.node));
             let mut one = place.clone();
             one.placements = vec![placement.clone()];
             cluster.carry_out(vec![Command::PlaceVms(one)]);

@@ -1,0 +1,361 @@
+//! The filters taken from Nova that apply does not ask. Expected values are those of
+//! <https://docs.openstack.org/nova/latest/admin/scheduling.html>; where a case goes beyond that page, of
+//! Nova's own tests of the filter.
+
+use std::collections::BTreeSet;
+
+use holm_model::VmId;
+use holm_model::scheduling::Scheduling;
+use holm_sched::extra_specs::matches;
+
+use crate::cluster::{Cluster, MEDIUM, SMALL_VM};
+use crate::filters::{passes, verdicts};
+
+fn refused(message: &str) -> Result<(), String> {
+    Err(message.into())
+}
+
+/// <https://docs.openstack.org/nova/latest/admin/scheduling.html#computecapabilitiesfilter>, and the cases
+/// of Nova's `test_extra_specs_ops.py`.
+#[test]
+fn the_operators_of_extra_specs_are_novas() {
+    let cases = [
+        ("1", "1", true),
+        ("", "1", false),
+        ("3", "1", false),
+        ("222", "2", false),
+        ("4", ">= 5", false),
+        ("123", "= 123", true),
+        ("124", "= 123", true),
+        ("34", "= 234", false),
+        ("34", "=", false),
+        ("123", "s== 123", true),
+        ("1234", "s== 123", false),
+        ("1234", "s!= 123", true),
+        ("123", "s!= 123", false),
+        ("1000", "s>= 234", false),
+        ("234", "s>= 1000", true),
+        ("2", "s<= 12", false),
+        ("12", "s<= 2", true),
+        ("12", "s> 2", false),
+        ("2", "s> 12", true),
+        ("2", "s< 12", false),
+        ("12", "s< 2", true),
+        ("12311321", "<in> 11", true),
+        ("12310321", "<in> 11", false),
+        ("12310321", "<in> 11 <in>", false),
+        ("12311321", "<all-in> 11 23", true),
+        ("12310321", "<all-in> 11 23", false),
+        ("12", "<all-in>", false),
+        ("12", "<or> 11 <or> 12", true),
+        ("13", "<or> 11 <or> 12", false),
+        ("12", "<or> 11 <or>", false),
+        ("12", "<or>", false),
+        ("2", "<= 10", true),
+        ("3", "<= 2", false),
+        ("3", ">= 1", true),
+        ("2", ">= 3", false),
+        ("2", "== 2", true),
+        ("2.0", "== 2", true),
+        ("3", "!= 2", true),
+        ("2", "!= 2", false),
+        // What is no number meets no numeric requirement.
+        ("fast", ">= 1", false),
+        ("1", "!= fast", false),
+        ("nan", "!= 1", false),
+        // A text with an unknown first word is compared as it stands.
+        ("~= 2", "~= 2", true),
+        ("x86_64", " x86_64", false),
+        ("", "", true),
+    ];
+    for (value, requirement, expected) in cases {
+        assert_eq!(matches(value, requirement), expected, "{value:?} {requirement:?}");
+    }
+}
+
+/// <https://docs.openstack.org/nova/latest/admin/scheduling.html#computecapabilitiesfilter>
+#[test]
+fn compute_capabilities_compares_scoped_and_unscoped_keys() {
+    let mut cluster = Cluster::of(&[MEDIUM; 2]);
+    cluster.report_with(1, |report| {
+        report.capabilities = crate::cluster::strings(&[("arch", "x86_64"), ("cpu_info:cores", "8")]);
+    });
+    let none = |capability: &str, wanted: &str| {
+        refused(&format!("capability `{capability}`: {wanted} wanted, the node reports none"))
+    };
+    let cases = [
+        ("capabilities:arch", "x86_64", Ok(()), none("arch", "x86_64")),
+        ("arch", "<or> aarch64 <or> x86_64", Ok(()), none("arch", "<or> aarch64 <or> x86_64")),
+        ("capabilities:cpu_info:cores", ">= 8", Ok(()), none("cpu_info:cores", ">= 8")),
+        (
+            "capabilities:cpu_info:cores",
+            ">= 9",
+            refused("capability `cpu_info:cores`: >= 9 wanted, it is 8"),
+            none("cpu_info:cores", ">= 9"),
+        ),
+        // Other scopes belong to others.
+        ("hw:cpu_policy", "dedicated", Ok(()), Ok(())),
+        ("aggregate_instance_extra_specs:ssd", "true", Ok(()), Ok(())),
+    ];
+    for (key, requirement, first, second) in cases {
+        let vm = cluster.vm_of(&[(key, requirement)]);
+        let got = verdicts(&cluster, "ComputeCapabilities", vm);
+        assert_eq!(got, [first, second], "{key} {requirement}");
+    }
+}
+
+/// <https://docs.openstack.org/nova/latest/configuration/extra-specs.html>, `trait:`, and
+/// <https://docs.openstack.org/glance/latest/admin/useful-image-properties.html>
+#[test]
+fn traits_are_required_or_forbidden_by_flavor_and_image() {
+    let mut cluster = Cluster::of(&[MEDIUM; 2]);
+    cluster.report_with(1, |report| report.traits = BTreeSet::from(["HW_CPU_X86_AVX2".into()]));
+    cluster.update(2, |node| node.traits = Some(BTreeSet::from(["CUSTOM_FAST".into()])));
+    let cases = [
+        ("trait:HW_CPU_X86_AVX2", "required", [true, false]),
+        ("trait:HW_CPU_X86_AVX2", "forbidden", [false, true]),
+        ("trait:CUSTOM_FAST", "required", [false, true]),
+        ("trait:CUSTOM_NOBODY", "required", [false, false]),
+        ("trait:CUSTOM_NOBODY", "forbidden", [true, true]),
+    ];
+    for (n, (key, demand, expected)) in (10..).zip(cases) {
+        let by_flavor = cluster.vm_of(&[(key, demand)]);
+        assert_eq!(passes(&cluster, "Traits", by_flavor), expected, "{key}={demand}");
+        let image = cluster.image(n, &[(key, demand)]);
+        let by_image = cluster.create(SMALL_VM, |vm| vm.image = image);
+        assert_eq!(passes(&cluster, "Traits", by_image), expected, "{key}={demand} by image");
+    }
+    let words = |cluster: &mut Cluster, demand| {
+        let vm = cluster.vm_of(&[("trait:CUSTOM_FAST", demand)]);
+        verdicts(cluster, "Traits", vm)
+    };
+    assert_eq!(
+        words(&mut cluster, "required")[0],
+        refused("trait `CUSTOM_FAST`: required, the node lacks it")
+    );
+    assert_eq!(
+        words(&mut cluster, "forbidden")[1],
+        refused("trait `CUSTOM_FAST`: forbidden, the node has it")
+    );
+    // Apply refuses such a flavor; should one ever get through, it is refused in words.
+    let vm = cluster.vm(SMALL_VM);
+    let record = cluster.state.vms.get_mut(&vm).expect("it exists");
+    record.spec.extra_specs = crate::cluster::strings(&[("trait:CUSTOM_FAST", "maybe")]);
+    let neither = refused("trait `CUSTOM_FAST`: `maybe` is neither `required` nor `forbidden`");
+    assert_eq!(verdicts(&cluster, "Traits", vm), [neither.clone(), neither]);
+}
+
+/// <https://docs.openstack.org/nova/latest/admin/scheduling.html#imagepropertiesfilter>
+#[test]
+fn image_properties_want_architecture_hypervisor_and_firmware() {
+    let mut cluster = Cluster::of(&[MEDIUM; 2]);
+    cluster.report_with(1, |report| {
+        report.capabilities = crate::cluster::strings(&[
+            ("arch", "x86_64"),
+            ("hypervisor_type", "cloud-hypervisor"),
+            ("firmware", "bios,uefi"),
+        ]);
+    });
+    let no = |property: &str, wanted: &str, detail: &str| {
+        refused(&format!("image property `{property}`: {wanted} wanted, the node {detail}"))
+    };
+    let cases = [
+        ("hw_architecture", "x86_64", Ok(())),
+        ("hw_architecture", "amd64", Ok(())),
+        ("hw_architecture", "aarch64", no("hw_architecture", "aarch64", "has x86_64")),
+        ("img_hv_type", "Cloud-Hypervisor", Ok(())),
+        ("img_hv_type", "qemu", no("img_hv_type", "qemu", "has cloud-hypervisor")),
+        ("hw_firmware_type", "uefi", Ok(())),
+        ("hw_firmware", "coreboot", no("hw_firmware", "coreboot", "has bios,uefi")),
+    ];
+    for (n, (property, value, expected)) in (10..).zip(cases) {
+        let image = cluster.image(n, &[(property, value)]);
+        let vm = cluster.create(SMALL_VM, |vm| vm.image = image);
+        let silent = no(property, value, "does not say");
+        assert_eq!(verdicts(&cluster, "ImageProperties", vm), [expected, silent], "{property}={value}");
+    }
+    let image = cluster.image(30, &[("os_distro", "debian")]);
+    let vm = cluster.create(SMALL_VM, |vm| vm.image = image);
+    assert_eq!(passes(&cluster, "ImageProperties", vm), [true, true], "other properties do not matter");
+}
+
+/// <https://docs.openstack.org/nova/latest/admin/scheduling.html#samehostfilter> and `#differenthostfilter`
+#[test]
+fn same_host_and_different_host_look_for_the_named_vms() {
+    let mut cluster = Cluster::of(&[MEDIUM; 2]);
+    let (db, cache) = (cluster.vm_with(SMALL_VM, Some(1), Default::default()), cluster.vm(SMALL_VM));
+    let with =
+        |vms: &[VmId]| Scheduling { same_host: vms.iter().copied().collect(), ..Scheduling::default() };
+    let apart =
+        |vms: &[VmId]| Scheduling { different_host: vms.iter().copied().collect(), ..Scheduling::default() };
+    let beside = cluster.vm_like(with(&[db]));
+    let nowhere = refused("same host as `vm1`: none has a host yet");
+    assert_eq!(verdicts(&cluster, "SameHost", beside), [nowhere.clone(), nowhere]);
+    let away = cluster.vm_like(apart(&[db, cache]));
+    assert_eq!(passes(&cluster, "DifferentHost", away), [true, true]);
+
+    assert_eq!(cluster.placed_on(db), Some(1));
+    assert_eq!(cluster.placed_on(beside), Some(1), "in the same batch, after the VM it names");
+    let either = cluster.vm_like(with(&[db, cache]));
+    let cache_on = cluster.record(cache).claim.as_ref().expect("it is placed").node.0;
+    assert_eq!(passes(&cluster, "SameHost", either), [true, cache_on == 2], "one of them is enough");
+    let beside = cluster.vm_like(with(&[db]));
+    assert_eq!(
+        verdicts(&cluster, "SameHost", beside)[1],
+        refused("same host as `vm1`: none of them is here")
+    );
+    let away = cluster.vm_like(apart(&[db]));
+    let here = refused("different host from `vm1`: it is here");
+    assert_eq!(verdicts(&cluster, "DifferentHost", away), [here, Ok(())]);
+}
+
+/// <https://docs.openstack.org/nova/latest/admin/scheduling.html#aggregateinstanceextraspecsfilter>
+#[test]
+fn aggregate_extra_specs_compares_with_any_value_of_the_hosts_aggregates() {
+    let mut cluster = Cluster::of(&[MEDIUM; 3]);
+    cluster.aggregate(1, &[1], &[("ssd", "true"), ("class", "gold, silver")]);
+    cluster.aggregate(2, &[1, 2], &[("ssd", "false")]);
+    let cases = [
+        ("ssd", "true", [true, false, false]),
+        ("aggregate_instance_extra_specs:ssd", "false", [true, true, false]),
+        ("aggregate_instance_extra_specs:ssd", "<or> true <or> false", [true, true, false]),
+        ("class", "silver", [true, false, false]),
+        ("capabilities:arch", "x86_64", [true, true, true]),
+    ];
+    for (key, requirement, expected) in cases {
+        let vm = cluster.vm_of(&[(key, requirement)]);
+        assert_eq!(passes(&cluster, "AggregateExtraSpecs", vm), expected, "{key}={requirement}");
+    }
+    let vm = cluster.vm_of(&[("ssd", "true")]);
+    let expected = [
+        Ok(()),
+        refused("extra spec `ssd`: true wanted, its aggregates say false"),
+        refused("extra spec `ssd`: true wanted, its aggregates do not say"),
+    ];
+    assert_eq!(verdicts(&cluster, "AggregateExtraSpecs", vm), expected);
+}
+
+/// <https://docs.openstack.org/nova/latest/admin/scheduling.html#aggregateimagepropertiesisolation>: "a
+/// host that belongs to an aggregate with no metadata, or to none, takes every image".
+#[test]
+fn aggregate_image_properties_isolation_compares_only_shared_keys() {
+    let mut cluster = Cluster::of(&[MEDIUM; 3]);
+    cluster.aggregate(1, &[1], &[("os_distro", "windows")]);
+    cluster.aggregate(2, &[2], &[("os_distro", "debian,fedora"), ("ssd", "true")]);
+    let cases: &[(&[(&str, &str)], [bool; 3])] = &[
+        (&[("os_distro", "windows")], [true, false, true]),
+        (&[("os_distro", "fedora")], [false, true, true]),
+        (&[("os_distro", "")], [true, true, true]),
+        (&[("os_version", "12")], [true, true, true]),
+        (&[], [true, true, true]),
+    ];
+    for (n, (properties, expected)) in (10..).zip(cases) {
+        let image = cluster.image(n, properties);
+        let vm = cluster.create(SMALL_VM, |vm| vm.image = image);
+        let got = passes(&cluster, "AggregateImagePropertiesIsolation", vm);
+        assert_eq!(got, *expected, "{properties:?}");
+    }
+    let image = cluster.image(30, &[("os_distro", "arch")]);
+    let vm = cluster.create(SMALL_VM, |vm| vm.image = image);
+    let words = refused("image property `os_distro`: it is arch, its aggregates take debian, fedora only");
+    assert_eq!(verdicts(&cluster, "AggregateImagePropertiesIsolation", vm)[1], words);
+}
+
+/// <https://docs.openstack.org/nova/latest/admin/scheduling.html#aggregatemultitenancyisolation>
+#[test]
+fn aggregate_multi_tenancy_isolation_keeps_other_projects_out() {
+    let mut cluster = Cluster::of(&[MEDIUM; 4]);
+    cluster.aggregate(1, &[1, 3], &[("filter_tenant_id", "blue, green")]);
+    cluster.aggregate(2, &[2, 3], &[("filter_tenant_id", "default")]);
+    let vm = cluster.vm(SMALL_VM);
+    let other = refused("project `default`: its aggregates are for blue, green only");
+    // Node 3 is in both: one that names the project is enough. Node 4 is in none.
+    let got = verdicts(&cluster, "AggregateMultiTenancyIsolation", vm);
+    assert_eq!(got, [other, Ok(()), Ok(()), Ok(())]);
+}
+
+/// <https://docs.openstack.org/nova/latest/admin/scheduling.html#isolatedhostsfilter>
+#[test]
+fn isolated_hosts_keep_isolated_images_and_nothing_else() {
+    let mut cluster = Cluster::of(&[MEDIUM; 3]);
+    let image = cluster.image(2, &[]);
+    let isolated = cluster.create(SMALL_VM, |vm| vm.image = image);
+    let plain = cluster.vm(SMALL_VM);
+    assert_eq!(passes(&cluster, "IsolatedHosts", isolated), [true; 3], "nothing is isolated");
+    cluster.policy(|policy| {
+        policy.isolated_images = vec!["guest2".into()];
+        policy.isolated_nodes = vec!["n1".into(), "2".into()];
+    });
+    let elsewhere = refused("isolated: image `guest2` runs on isolated nodes only");
+    assert_eq!(verdicts(&cluster, "IsolatedHosts", isolated), [Ok(()), Ok(()), elsewhere]);
+    let kept = refused("isolated: the node is for isolated images only");
+    assert_eq!(verdicts(&cluster, "IsolatedHosts", plain), [kept.clone(), kept, Ok(())]);
+    cluster.policy(|policy| policy.isolated_images = vec![image.to_string()]);
+    assert_eq!(passes(&cluster, "IsolatedHosts", isolated), [true, true, false], "by id too");
+    cluster.policy(|policy| policy.isolated_images.clear());
+    assert_eq!(passes(&cluster, "IsolatedHosts", isolated), [false, false, true]);
+}
+
+/// <https://docs.openstack.org/nova/latest/admin/scheduling.html#numinstancesfilter> and `#ioopsfilter`
+#[test]
+fn num_instances_and_io_ops_count_vms_and_builds() {
+    let mut cluster = Cluster::of(&[MEDIUM; 2]);
+    let placed: Vec<VmId> = (0..2).map(|_| cluster.vm_with(SMALL_VM, Some(1), Default::default())).collect();
+    placed.iter().for_each(|vm| assert_eq!(cluster.placed_on(*vm), Some(1)));
+    let vm = cluster.vm(SMALL_VM);
+    for (max, expected) in [(3, Ok(())), (2, refused("VMs: 2 here, 2 allowed"))] {
+        cluster.policy(|policy| policy.max_instances_per_host = max);
+        assert_eq!(verdicts(&cluster, "NumInstances", vm), [expected, Ok(())]);
+    }
+    for (max, expected) in [(3, Ok(())), (2, refused("VMs being built: 2 here, 2 allowed"))] {
+        cluster.policy(|policy| policy.max_io_ops_per_host = max);
+        assert_eq!(verdicts(&cluster, "IoOps", vm), [expected, Ok(())]);
+    }
+    cluster.run(placed[0]);
+    assert_eq!(passes(&cluster, "IoOps", vm), [true, true], "what runs is not being built");
+    assert_eq!(passes(&cluster, "NumInstances", vm), [false, true]);
+}
+
+#[test]
+fn num_instances_and_io_ops_count_the_batch_too() {
+    for filter in ["NumInstances", "IoOps"] {
+        let mut cluster = Cluster::of(&[MEDIUM; 2]);
+        cluster.policy(|policy| {
+            policy.filters.push(filter.into());
+            policy.max_instances_per_host = 2;
+            policy.max_io_ops_per_host = 2;
+        });
+        let vms: Vec<VmId> = (0..5).map(|_| cluster.vm(SMALL_VM)).collect();
+        cluster.placed_on(vms[0]);
+        assert_eq!(cluster.state.waiting.len(), 1, "{filter}: two on each of two");
+    }
+}
+
+/// <https://docs.openstack.org/nova/latest/admin/scheduling.html#simplecidraffinityfilter>
+#[test]
+fn simple_cidr_affinity_compares_the_nodes_address_with_the_network() {
+    let addresses = ["10.1.2.3:7460", "10.2.0.1:7460", "[fd00::7]:7460", "node4.example:7460"];
+    let mut cluster = Cluster::of(&[MEDIUM; 4]);
+    for (n, address) in (1..).zip(addresses) {
+        cluster.state.nodes.get_mut(&holm_model::NodeId(n)).expect("it exists").api_addr = address.into();
+    }
+    let cases = [
+        ("10.1.0.0/16", [true, false, false, false]),
+        // Bits behind the prefix do not count.
+        ("10.1.99.99/16", [true, false, false, false]),
+        ("10.0.0.0/8", [true, true, false, false]),
+        ("0.0.0.0/0", [true, true, false, false]),
+        ("10.1.2.3/32", [true, false, false, false]),
+        ("fd00::/8", [false, false, true, false]),
+        ("::/0", [false, false, true, false]),
+        ("fd00::7/128", [false, false, true, false]),
+    ];
+    for (near, expected) in cases {
+        let vm = cluster.vm_like(Scheduling { near: Some(near.into()), ..Scheduling::default() });
+        assert_eq!(passes(&cluster, "SimpleCidrAffinity", vm), expected, "{near}");
+    }
+    let vm = cluster.vm_like(Scheduling { near: Some("10.1.0.0/16".into()), ..Scheduling::default() });
+    let words = verdicts(&cluster, "SimpleCidrAffinity", vm);
+    assert_eq!(words[1], refused("near `10.1.0.0/16`: the node's address is 10.2.0.1"));
+    assert_eq!(words[3], refused("near `10.1.0.0/16`: the node's address `node4.example:7460` is no IP"));
+}
