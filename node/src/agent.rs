@@ -3,6 +3,7 @@
 
 pub mod adopt;
 pub mod execute;
+pub mod host_facts;
 pub mod images;
 pub mod node_report;
 pub mod plan;

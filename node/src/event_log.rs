@@ -27,9 +27,9 @@ fn log(event: &Event) {
     let Event { revision, kind, name, what, message, actor, .. } = event;
     let matters = match kind {
         Kind::Node => what != "reported",
-        Kind::Cluster => true,
+        Kind::Cluster | Kind::Aggregate | Kind::Policy | Kind::Quota => true,
         Kind::Vm => what == "error" || what == "waiting",
-        Kind::Flavor | Kind::Image => false,
+        Kind::Flavor | Kind::Image | Kind::Group => false,
     };
     if matters {
         tracing::info!(%revision, %kind, name, what, message, actor, "event");

@@ -1,15 +1,19 @@
 //! REST, version 1: one module a resource; what requests share is in `extract` (in), `answer` and `problem`
 //! (out), `read` and `write` (the state), and `edge` (the layer round everything).
 
+mod aggregates;
 mod answer;
+mod candidates;
 mod cluster;
 mod console;
 mod convert;
+mod dry_run;
 mod edge;
 mod events;
 mod explain;
 mod extract;
 mod flavors;
+mod groups;
 mod health;
 mod images;
 mod metrics;
@@ -18,9 +22,13 @@ pub mod openapi;
 mod page;
 mod problem;
 mod proxy;
+mod quotas;
 mod range;
 mod read;
+mod scheduler;
+mod vm_create;
 mod vms;
+mod what_if;
 mod write;
 
 use std::sync::Arc;
@@ -61,6 +69,12 @@ fn routes() -> OpenApiRouter<Shared> {
         .merge(explain::routes())
         .merge(console::routes())
         .merge(nodes::routes())
+        .merge(aggregates::routes())
+        .merge(groups::routes())
+        .merge(scheduler::routes())
+        .merge(quotas::routes())
+        .merge(candidates::routes())
+        .merge(what_if::routes())
         .merge(flavors::routes())
         .merge(images::routes())
         .merge(cluster::routes())

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::agent::adopt;
+use crate::agent::host_facts::Cpu;
 use crate::agent::images::{self, Images};
 use crate::agent::node_report::{self, Here, vm_dir};
 use crate::agent::vms;
@@ -193,6 +194,8 @@ fn start_agent(
         api_addr: config.api.advertised(),
         vm_dir: vm_dir(data_dir),
         ratios: config.inventory,
+        firmware: config.hypervisor.firmware.clone(),
+        cpu: Cpu::read(),
     };
     let images = Images::new(app.clone());
     tasks.spawn(adopt::tell(app.clone()));

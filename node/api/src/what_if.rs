@@ -18,7 +18,8 @@ pub struct WhatIf {
     pub drain: Vec<String>,
     /// A sentence that sums it up.
     pub summary: String,
-    /// Every VM on those nodes, and those that wait, in the order they would be placed.
+    /// Every VM on those nodes but those being deleted: those that fit in the order they would be placed, then
+    /// those that do not.
     pub vms: Vec<Move>,
     /// How many of them would find a host.
     pub fits: u64,
@@ -33,8 +34,8 @@ pub struct WhatIf {
 pub struct Move {
     pub vm: String,
     pub vm_id: Uuid,
-    /// Where it is; null for one that waits.
-    pub from: Option<String>,
+    /// Where it is.
+    pub from: String,
     /// Where it would go; null when no host fits.
     pub to: Option<String>,
     /// Why each host would refuse it; empty when one fits.

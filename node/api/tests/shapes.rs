@@ -48,6 +48,15 @@ fn vm() -> Vm {
         requested_node: None,
         on_no_host: vm::OnNoHost::Queue,
         availability: vm::Availability::Pinned,
+        scheduling: Scheduling {
+            availability_zone: Some("rack-a".to_owned()),
+            node_selector: vec!["disk in (nvme,ssd)".parse().unwrap(), "gpu".parse().unwrap()],
+            tolerations: vec!["gpu=yes:NoSchedule".parse().unwrap(), "*".parse().unwrap()],
+            group: Some("web".to_owned()),
+            different_host: vec!["db".to_owned()],
+            ..Scheduling::default()
+        },
+        decision: Some(decision()),
         power: vm::Power::On,
         run: 1,
         fault: Some(vm::Fault {
@@ -72,8 +81,34 @@ fn vm() -> Vm {
     }
 }
 
+fn decision() -> Decision {
+    let score = |node: &str, node_id, score| Score { node: node.to_owned(), node_id, score };
+    Decision {
+        at: at(2),
+        revision: 7,
+        seen: 6,
+        policy: 1,
+        chosen: Some("n1".to_owned()),
+        candidates: 2,
+        scores: vec![score("n1", 1, 2.5), score("n3", 3, 1.25)],
+    }
+}
+
+fn over() -> InventoryOverride {
+    InventoryOverride { allocation_ratio: Some(1.5), max_unit: Some(2), ..InventoryOverride::default() }
+}
+
 fn node() -> Node {
-    let vcpus = Inventory { total: 4, reserved: 0, allocation_ratio: 4.0, capacity: 16, used: 1 };
+    let vcpus = Inventory {
+        total: 4,
+        reserved: 0,
+        allocation_ratio: 4.0,
+        capacity: 16,
+        used: 1,
+        min_unit: 1,
+        max_unit: Some(2),
+        step_size: 1,
+    };
     let disk = Condition { since: at(2), message: "/var/lib/holm is 96 % full".to_owned() };
     Node {
         id: 1,
@@ -88,6 +123,16 @@ fn node() -> Node {
         version: Some("0.1.0".to_owned()),
         hypervisor: Some(hypervisor()),
         inventory: BTreeMap::from([("VCPU".to_owned(), vcpus)]),
+        inventory_overrides: BTreeMap::from([("VCPU".to_owned(), over())]),
+        availability_zone: "rack-a".to_owned(),
+        aggregates: vec!["rack-a".to_owned()],
+        labels: BTreeMap::from([("disk".to_owned(), "nvme".to_owned())]),
+        taints: vec!["gpu=yes:NoSchedule".parse().unwrap()],
+        traits: vec!["CUSTOM_QUIET".to_owned()],
+        reported_traits: vec!["HW_CPU_X86_AVX2".to_owned()],
+        capabilities: BTreeMap::from([("arch".to_owned(), "x86_64".to_owned())]),
+        load: Some(0.25),
+        failed_builds: 0,
         conditions: BTreeMap::from([("DiskPressure".to_owned(), disk)]),
         vms: 1,
         created_at: at(0),
@@ -124,6 +169,7 @@ fn flavor_and_image() {
         kind: ImageKind::RawDisk,
         size_bytes: 512,
         sha256: "0".repeat(64),
+        properties: BTreeMap::from([("hw_architecture".to_owned(), "x86_64".to_owned())]),
         holders: vec![NodeRef { id: 1, name: "n1".to_owned() }],
         created_at: at(0),
         revision: 3,
@@ -218,6 +264,9 @@ fn event_explanation_and_delete() {
         node: None,
         summary: "waiting; 1 of 2 nodes fit now, n1 best".to_owned(),
         hosts: vec![fits, refuses],
+        decision: None,
+        placements: vec![Planned { vm: "web-1".to_owned(), node: Some("n1".to_owned()) }],
+        dry_run: true,
     };
     let deleted = Deleted { id: id(1).to_string(), name: Some("web".to_owned()), revision: 12 };
     assert_json_snapshot!((event, explanation, deleted));
@@ -235,6 +284,29 @@ fn a_problem() {
         field: Some("name".to_owned()),
         request_id: id(5).to_string(),
         hint: None,
+        quota: None,
+    });
+}
+
+#[test]
+fn a_problem_about_a_quota_has_the_numbers() {
+    let code = Code::QuotaExceeded;
+    assert_json_snapshot!(Problem {
+        kind: format!("urn:holm:problem:{code}"),
+        title: code.title().to_owned(),
+        status: code.status(),
+        code,
+        detail: "the quota of project `default` would be exceeded".to_owned(),
+        field: None,
+        request_id: id(5).to_string(),
+        hint: None,
+        quota: Some(QuotaExceeded {
+            project: "default".to_owned(),
+            class: "VCPU".to_owned(),
+            wanted: 2,
+            used: 7,
+            limit: 8,
+        }),
     });
 }
 
@@ -255,6 +327,89 @@ fn requests_take_their_defaults() {
     let reboot: RebootVm = serde_json::from_value(json!({"hard": true})).unwrap();
     let patch: PatchNode = serde_json::from_value(json!({"enabled": true})).unwrap();
     assert_json_snapshot!((create, flavor, stop, reboot, patch));
+}
+
+#[test]
+fn a_selector_is_sent_as_an_object_or_in_short() {
+    let read = |selector: serde_json::Value| {
+        let body = json!({"name": "a", "flavor": "f", "image": "i", "node_selector": [selector]});
+        serde_json::from_value::<CreateVm>(body).map(|vm| vm.node_selector)
+    };
+    let long = json!({"key": "disk", "operator": "In", "values": ["nvme"]});
+    assert_eq!(read(long).unwrap(), read(json!("disk = nvme")).unwrap());
+    for bad in [
+        json!("disk ~ nvme"),
+        json!(7),
+        json!({"key": "disk"}),
+        json!({"key": "a", "operator": "In", "x": 1}),
+    ] {
+        assert!(read(bad.clone()).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn aggregates_groups_policy_quota_and_questions() {
+    let n1 = NodeRef { id: 1, name: "n1".to_owned() };
+    let aggregate = Aggregate {
+        id: id(6),
+        name: "rack-a".to_owned(),
+        nodes: vec![n1.clone()],
+        availability_zone: Some("rack-a".to_owned()),
+        metadata: BTreeMap::from([("availability_zone".to_owned(), "rack-a".to_owned())]),
+        inventory: BTreeMap::from([("VCPU".to_owned(), over())]),
+        created_at: at(0),
+        revision: 3,
+    };
+    let zone = AvailabilityZone {
+        name: "rack-a".to_owned(),
+        available: true,
+        nodes: vec![n1],
+        aggregates: vec!["rack-a".to_owned()],
+        vms: 2,
+    };
+    let member = GroupMember { id: id(1), name: "web".to_owned(), node: Some("n1".to_owned()) };
+    let group = ServerGroup {
+        id: id(7),
+        name: "web".to_owned(),
+        project: "default".to_owned(),
+        policy: GroupPolicy::AntiAffinity,
+        max_server_per_host: Some(2),
+        members: vec![member],
+        created_at: at(0),
+        revision: 4,
+    };
+    let policy = SchedulerPolicy {
+        filters: vec!["ComputeStatus".to_owned()],
+        weighers: BTreeMap::from([("Ram".to_owned(), -1.5)]),
+        max_instances_per_host: 50,
+        max_io_ops_per_host: 8,
+        isolated_images: vec![],
+        isolated_nodes: vec![],
+        known_filters: BTreeMap::from([("ComputeStatus".to_owned(), true)]),
+        known_weighers: BTreeMap::from([("Ram".to_owned(), 1.0)]),
+        required_filters: vec!["ComputeStatus".to_owned()],
+        revision: 5,
+    };
+    let used = |used, limit| QuotaClass { used, limit };
+    let classes = [("VCPU".to_owned(), used(2, Some(8))), ("VMS".to_owned(), used(1, None))];
+    let quota = Quota { project: "default".to_owned(), classes: BTreeMap::from(classes) };
+    let moved = Move {
+        vm: "web".to_owned(),
+        vm_id: id(1),
+        from: "n1".to_owned(),
+        to: Some("n2".to_owned()),
+        refusals: vec![],
+    };
+    let what_if = WhatIf {
+        lose: vec!["n1".to_owned()],
+        drain: vec![],
+        summary: "all 1 VMs would fit elsewhere".to_owned(),
+        vms: vec![moved],
+        fits: 1,
+        stranded: 0,
+        revision: 9,
+    };
+    assert_json_snapshot!((aggregate, zone, group, policy, quota, what_if));
 }
 
 #[test]

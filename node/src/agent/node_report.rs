@@ -11,6 +11,7 @@ use holm_model::{BootId, Inventory, Reply, ResourceClass};
 use holm_vmm::host;
 use tokio_util::sync::CancellationToken;
 
+use super::host_facts::{self, Cpu};
 use super::report::propose;
 use crate::app::Shared;
 use crate::clock;
@@ -35,6 +36,9 @@ pub struct Here {
     /// Where VM disks lie.
     pub vm_dir: PathBuf,
     pub ratios: InventoryConfig,
+    /// What disk images boot with.
+    pub firmware: Option<PathBuf>,
+    pub cpu: Cpu,
 }
 
 /// Runs until cancelled.
@@ -82,10 +86,9 @@ fn known(app: &Shared, here: &Here, report: &NodeReport) -> bool {
 async fn look(app: &Shared, here: &Here, facts: HypervisorFacts, last: Option<&NodeReport>) -> NodeReport {
     let mut conditions = BTreeMap::new();
     let known = app.raft.state();
-    let before = last
-        .or_else(|| known.state.nodes.get(&app.raft.node_id()).and_then(|node| node.report.as_ref()))
-        .map(|report| report.conditions.clone())
-        .unwrap_or_default();
+    let last =
+        last.or_else(|| known.state.nodes.get(&app.raft.node_id()).and_then(|node| node.report.as_ref()));
+    let before = last.map(|report| report.conditions.clone()).unwrap_or_default();
     let mut condition = |name: &str, message: String| {
         let since = before.get(name).map_or_else(clock::now, |condition| condition.since);
         conditions.insert(name.to_owned(), Condition { since, message });
@@ -112,12 +115,16 @@ async fn look(app: &Shared, here: &Here, facts: HypervisorFacts, last: Option<&N
     });
     let images_gib = app.images.used_bytes().div_ceil(GIB);
     let disk_gib = disk.map(|disk| disk.total_bytes / GIB).unwrap_or(0);
+    let cpus = u64::from(host::cpus());
     NodeReport {
         boot_id: here.boot_id,
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        capabilities: host_facts::capabilities(&here.cpu, &facts, here.firmware.as_deref()),
         hypervisor: facts,
-        inventory: inventory(here.ratios, u64::from(host::cpus()), memory_mib, disk_gib, images_gib),
+        inventory: inventory(here.ratios, cpus, memory_mib, disk_gib, images_gib),
         conditions,
+        traits: here.cpu.traits.clone(),
+        load_thousandths: host_facts::load_thousandths(cpus, last.map_or(0, |last| last.load_thousandths)),
     }
 }
 
@@ -129,9 +136,9 @@ fn inventory(
     images_gib: u64,
 ) -> BTreeMap<ResourceClass, Inventory> {
     let of = |total, reserved, ratio: f64| Inventory {
-        total,
         reserved,
         allocation_ratio_thousandths: (ratio * 1000.0).round() as u64,
+        ..Inventory::of(total)
     };
     BTreeMap::from([
         (ResourceClass::Vcpu, of(cpus, 0, ratios.cpu_allocation_ratio)),

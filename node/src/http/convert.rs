@@ -1,6 +1,8 @@
 //! From records of the model to what REST shows: the only place that knows both. Ids become names here,
 //! and what an operator needs beside a record (is its node up? is it simulated?) is put in.
 
+mod placement;
+
 use std::time::{Duration, UNIX_EPOCH};
 
 use holm_api as api;
@@ -8,6 +10,8 @@ use holm_model::reply::Kind;
 use holm_model::{self as model, NodeId, State};
 use holm_raft::handle::RaftStatus;
 use model::vm::{BUILD_TIMEOUT_MS, ObservedState, OnNoHost, TaskState, VmStatus, WantPower};
+
+pub use self::placement::*;
 
 /// The year 9999's end: RFC 3339 knows no later moment.
 const LATEST_MS: u64 = 253_402_300_799_999;
@@ -60,6 +64,8 @@ pub fn vm(state: &State, vm: &model::vm::Vm) -> api::Vm {
         availability: match vm.spec.availability {
             model::vm::Availability::Pinned => api::vm::Availability::Pinned,
         },
+        scheduling: scheduling(state, &vm.spec.scheduling),
+        decision: vm.decision.as_ref().map(|made| decision(state, made)),
         power: match vm.power.want {
             WantPower::On => api::vm::Power::On,
             WantPower::Off => api::vm::Power::Off,
@@ -118,7 +124,7 @@ fn observed(observed: &model::vm::Observed) -> api::vm::Observed {
     api::vm::Observed { state, step, reason, run: observed.run, at: timestamp(observed.at) }
 }
 
-fn host_reason(state: &State, reason: &model::vm::HostReason) -> api::vm::HostReason {
+pub fn host_reason(state: &State, reason: &model::vm::HostReason) -> api::vm::HostReason {
     api::vm::HostReason {
         node: node_name(state, reason.node),
         node_id: reason.node.0,
@@ -158,8 +164,8 @@ pub fn role(status: &RaftStatus, id: NodeId) -> api::Role {
 
 pub fn node(state: &State, status: &RaftStatus, node: &model::node::Node) -> api::Node {
     let report = node.report.as_ref();
-    let inventory = report.into_iter().flat_map(|report| &report.inventory);
     let conditions = report.into_iter().flat_map(|report| &report.conditions);
+    let aggregates = state.aggregates.values().filter(|aggregate| aggregate.nodes.contains(&node.id));
     api::Node {
         id: node.id.0,
         name: node.name.clone(),
@@ -172,12 +178,24 @@ pub fn node(state: &State, status: &RaftStatus, node: &model::node::Node) -> api
         disabled_reason: node.disabled_reason.clone(),
         version: report.map(|report| report.version.clone()),
         hypervisor: report.map(|report| hypervisor(&report.hypervisor)),
-        inventory: inventory
+        inventory: node
+            .inventory
+            .iter()
             .map(|(class, inventory)| {
                 let used = node.allocated.get(class);
                 (class.name().to_owned(), shown_inventory(inventory, used))
             })
             .collect(),
+        inventory_overrides: overrides(&node.inventory_overrides),
+        availability_zone: state.zone_of(node.id).to_owned(),
+        aggregates: aggregates.map(|aggregate| aggregate.name.clone()).collect(),
+        labels: node.labels.clone(),
+        taints: node.taints.iter().map(taint).collect(),
+        traits: node.traits.iter().cloned().collect(),
+        reported_traits: report.into_iter().flat_map(|report| report.traits.iter().cloned()).collect(),
+        capabilities: report.map(|report| report.capabilities.clone()).unwrap_or_default(),
+        load: report.map(|report| report.load_thousandths as f64 / 1e3),
+        failed_builds: node.failed_builds,
         conditions: conditions
             .map(|(name, condition)| {
                 let shown =
@@ -185,7 +203,7 @@ pub fn node(state: &State, status: &RaftStatus, node: &model::node::Node) -> api
                 (name.clone(), shown)
             })
             .collect(),
-        vms: state.vms_by_node.get(&node.id).map_or(0, |vms| vms.len() as u64),
+        vms: vms_on(state, node.id),
         created_at: timestamp(node.created_at),
         revision: node.revision.0,
     }
@@ -198,6 +216,9 @@ fn shown_inventory(inventory: &model::Inventory, used: u64) -> api::Inventory {
         allocation_ratio: inventory.allocation_ratio_thousandths as f64 / 1000.0,
         capacity: inventory.capacity(),
         used,
+        min_unit: inventory.min_unit,
+        max_unit: Some(inventory.max_unit).filter(|max| *max != u64::MAX),
+        step_size: inventory.step_size,
     }
 }
 
@@ -226,6 +247,7 @@ pub fn image(state: &State, image: &model::image::Image) -> api::Image {
         },
         size_bytes: image.size_bytes,
         sha256: image.sha256.clone(),
+        properties: image.properties.clone(),
         holders: image.holders.iter().map(|id| node_ref(state, *id)).collect(),
         created_at: timestamp(image.created_at),
         revision: image.revision.0,
@@ -251,6 +273,10 @@ pub fn event(event: &model::Event) -> api::Event {
             Kind::Flavor => api::EventKind::Flavor,
             Kind::Image => api::EventKind::Image,
             Kind::Vm => api::EventKind::Vm,
+            Kind::Aggregate => api::EventKind::Aggregate,
+            Kind::Group => api::EventKind::ServerGroup,
+            Kind::Policy => api::EventKind::Scheduler,
+            Kind::Quota => api::EventKind::Quota,
         },
         id: event.id.clone(),
         name: event.name.clone(),

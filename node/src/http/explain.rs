@@ -37,8 +37,9 @@ async fn explain(
     Ok(Answer::read(&snapshot, explanation))
 }
 
-fn explanation(state: &Model, vm: &Vm) -> Explanation {
-    let explained = holm_sched::explain(state, &Policy::default(), vm);
+/// What every node's filters and weighers say of `vm`, best first.
+pub fn explanation(state: &Model, vm: &Vm) -> Explanation {
+    let explained = holm_sched::explain(state, &Policy::of(&state.scheduler), vm);
     let mut hosts: Vec<HostVerdict> =
         explained.hosts.iter().map(|host| verdict(vm, host.node, &host.name, &host.verdict)).collect();
     // Where it is, then best first, then those that refuse; ties keep the order of ids.
@@ -59,6 +60,9 @@ fn explanation(state: &Model, vm: &Vm) -> Explanation {
         node: vm.claim.as_ref().map(|claim| convert::node_name(state, claim.node)),
         summary: summary(state, vm, explained.best, &hosts),
         hosts,
+        decision: vm.decision.as_ref().map(|made| convert::decision(state, made)),
+        placements: Vec::new(),
+        dry_run: false,
     }
 }
 

@@ -7,7 +7,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, Uri, header};
 use futures::StreamExt;
 use holm_api::Code;
 use http_body_util::BodyExt;
@@ -34,6 +34,31 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
             Ok(axum::extract::Query(query)) => Ok(Self(query)),
             Err(rejection) => Err(bad_query(&rejection.body_text())),
         }
+    }
+}
+
+/// The parameters of a query that may be given several times, apart from those that may not.
+pub struct Repeated {
+    /// Name and value of each, in the order they were sent.
+    pub given: Vec<(String, String)>,
+    /// The same target without them.
+    pub rest: Uri,
+}
+
+impl Repeated {
+    /// Takes the parameters of these names out of the query.
+    ///
+    /// # Errors
+    /// A query that cannot be read.
+    pub fn split(uri: &Uri, names: &[&str]) -> Result<Self> {
+        let pairs = axum::extract::Query::<Vec<(String, String)>>::try_from_uri(uri);
+        let pairs = pairs.map_err(|rejection| bad_query(&rejection.body_text()))?.0;
+        let given = pairs.into_iter().filter(|(name, _)| names.contains(&name.as_str())).collect();
+        let is_rest = |pair: &&str| !names.contains(&pair.split('=').next().unwrap_or_default());
+        let rest: Vec<_> = uri.query().unwrap_or_default().split('&').filter(is_rest).collect();
+        let rest = format!("{}?{}", uri.path(), rest.join("&")).parse();
+        let rest = rest.map_err(|_| Failure::new(Code::InvalidQuery, "the query cannot be read"))?;
+        Ok(Self { given, rest })
     }
 }
 

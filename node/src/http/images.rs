@@ -1,10 +1,11 @@
 //! `/v1/images`: list, show, delete, import, and the bytes themselves. An import streams to disk on the node
 //! that is asked, is verified there, and becomes a record only when it is whole; the other nodes pull it.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::{FromRequestParts, Request, State};
 use axum::http::{HeaderMap, StatusCode, header, request};
 use axum::response::Response;
 use futures::StreamExt;
@@ -18,7 +19,7 @@ use utoipa_axum::routes;
 use uuid::Uuid;
 
 use super::answer::Answer;
-use super::extract::{Change, Named, NoBody, Query, drain};
+use super::extract::{Change, Named, NoBody, Query, Repeated, drain};
 use super::openapi::{MatchHeader, WriteHeaders};
 use super::page::Page;
 use super::problem::{Failure, Result};
@@ -39,18 +40,19 @@ pub fn routes() -> OpenApiRouter<Shared> {
 /// Import an image: the body is its bytes.
 #[utoipa::path(post, path = "/v1/images", tag = "images",
     params(CreateImageQuery, WriteHeaders,
+        ("property" = Option<Vec<String>>, Query, description = "KEY=VALUE, once for each property"),
         ("Holm-Sha256" = Option<String>, Header, description = "What the bytes must hash to, in hex")),
     request_body(content = Vec<u8>, content_type = "application/octet-stream"),
     responses((status = 201, body = Image)))]
 async fn create(
     State(app): State<Shared>,
-    query: Result<Query<CreateImageQuery>>,
+    query: Result<ImportQuery>,
     request: Request,
 ) -> Result<Answer<Image>> {
     let (parts, body) = request.into_parts();
     let waits = parts.headers.contains_key(header::EXPECT);
     let admitted = match query {
-        Ok(Query(query)) => admit(&app, &parts, query).await,
+        Ok(query) => admit(&app, &parts, query).await,
         Err(failure) => Err(failure),
     };
     let accepted = match admitted {
@@ -80,7 +82,35 @@ struct Import {
     name: String,
     kind: image::ImageKind,
     sha256: Option<String>,
+    properties: BTreeMap<String, String>,
     intent: Intent,
+}
+
+/// The query of an import: `property` may be repeated, the rest may not.
+struct ImportQuery {
+    query: CreateImageQuery,
+    properties: BTreeMap<String, String>,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for ImportQuery {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut request::Parts, state: &S) -> Result<Self> {
+        let repeated = Repeated::split(&parts.uri, &["property"])?;
+        let mut rest = parts.clone();
+        rest.uri = repeated.rest;
+        let Query(query) = Query::from_request_parts(&mut rest, state).await?;
+        let mut properties = BTreeMap::new();
+        for (_, property) in repeated.given {
+            let bad =
+                |why: &str| Failure::new(Code::InvalidQuery, format!("{property:?} {why}")).field("property");
+            let (key, value) = property.split_once('=').ok_or_else(|| bad("is not KEY=VALUE"))?;
+            if properties.insert(key.to_owned(), value.to_owned()).is_some() {
+                return Err(bad("names its key a second time"));
+            }
+        }
+        Ok(Self { query, properties })
+    }
 }
 
 enum Admitted {
@@ -89,8 +119,10 @@ enum Admitted {
     Before(Accepted),
 }
 
-async fn admit(app: &App, parts: &request::Parts, query: CreateImageQuery) -> Result<Admitted> {
+async fn admit(app: &App, parts: &request::Parts, query: ImportQuery) -> Result<Admitted> {
+    let ImportQuery { query, properties } = query;
     limits::name("name", &query.name)?;
+    limits::map("property", &properties)?;
     let sha256 = announced_sha256(&parts.headers)?;
     let canonical = sha256.as_deref().unwrap_or_default();
     let intent = Intent::new(&parts.method, &parts.uri, &parts.headers, canonical.as_bytes())?;
@@ -103,7 +135,7 @@ async fn admit(app: &App, parts: &request::Parts, query: CreateImageQuery) -> Re
         return Err(Reason::NameTaken { kind: Kind::Image, name: query.name }.into());
     }
     let kind = convert::image_kind(query.kind);
-    Ok(Admitted::New(Import { name: query.name, kind, sha256, intent }))
+    Ok(Admitted::New(Import { name: query.name, kind, sha256, properties, intent }))
 }
 
 fn announced_sha256(headers: &HeaderMap) -> Result<Option<String>> {
@@ -128,6 +160,7 @@ async fn import_bytes(app: &App, import: Import, body: Body) -> Result<Accepted>
             size_bytes: stored.size_bytes,
             sha256: stored.sha256.clone(),
             holder: app.raft.node_id(),
+            properties: import.properties.clone(),
         }))
     })
     .await

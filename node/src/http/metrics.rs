@@ -128,7 +128,7 @@ fn state(text: &mut Text, app: &App) {
     let inventories: Vec<_> = state
         .nodes
         .values()
-        .flat_map(|node| node.report.iter().flat_map(move |r| r.inventory.iter().map(move |i| (node, i))))
+        .flat_map(|node| node.inventory.iter().map(move |inventory| (node, inventory)))
         .collect();
     text.family("holm_node_capacity", "gauge", "(total - reserved) x allocation ratio.");
     for (node, (class, inventory)) in &inventories {

@@ -1,8 +1,8 @@
-//! `/v1/nodes`: list, show, cordon, remove. Nodes are added by `holmd join`.
+//! `/v1/nodes`: list, show, cordon, describe, remove. Nodes are added by `holmd join`.
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use holm_api::{Deleted, List, ListQuery, Node, PatchNode, ReadQuery, RemoveNodeQuery};
+use holm_api::{Code, Deleted, List, ListQuery, Node, PatchNode, ReadQuery, RemoveNodeQuery};
 use holm_model::reply::{Kind, Outcome};
 use holm_model::{Command, NodeId, State as Model, command, limits, node};
 use utoipa_axum::router::OpenApiRouter;
@@ -51,23 +51,33 @@ async fn show(
     Ok(Answer::read(&snapshot, node).etag(revision))
 }
 
-/// Cordon (`enabled: false`) or uncordon a node. What runs there stays.
+/// Cordon (`enabled: false`) or uncordon a node, or change its labels, taints, traits and inventory
+/// overrides. What runs there stays.
 #[utoipa::path(patch, path = "/v1/nodes/{node}", tag = "nodes",
     params(("node" = String, Path, description = "Name or id"), WriteHeaders, MatchHeader),
     request_body = PatchNode,
     responses((status = 200, body = Node)))]
 async fn patch(State(app): State<Shared>, name: Named, change: Change<PatchNode>) -> Result<Answer<Node>> {
     let Change { body, intent } = change;
-    if let Some(reason) = &body.reason {
-        limits::text("reason", reason, limits::MESSAGE_MAX)?;
-    }
+    check(&body)?;
+    let inventory = convert::to_overrides(&body.inventory)?;
     let accepted = perform(&app.raft, &intent, Basis::of(&name), |state| {
-        Ok(Command::SetNodeEnabled(command::SetNodeEnabled {
-            node: find(state, &name.0)?.id,
-            enabled: body.enabled,
-            reason: body.reason.clone(),
-            expected: intent.expected,
-        }))
+        let node = find(state, &name.0)?.id;
+        let expected = intent.expected;
+        Ok(match body.enabled {
+            Some(enabled) => {
+                let reason = body.reason.clone();
+                Command::SetNodeEnabled(command::SetNodeEnabled { node, enabled, reason, expected })
+            }
+            None => Command::UpdateNode(command::UpdateNode {
+                node,
+                labels: body.labels.clone(),
+                taints: body.taints.as_ref().map(|taints| taints.iter().map(convert::to_taint).collect()),
+                traits: body.traits.as_ref().map(|traits| traits.iter().cloned().collect()),
+                inventory: inventory.clone(),
+                expected,
+            }),
+        })
     })
     .await?;
     let id = subject(&accepted)?;
@@ -77,6 +87,26 @@ async fn patch(State(app): State<Shared>, name: Named, change: Change<PatchNode>
     let node = convert::node(state, &status, node);
     let revision = node.revision;
     Ok(Answer::accepted(StatusCode::OK, &accepted, node).etag(revision))
+}
+
+/// Cordoning and describing a node are two changes, and a request makes one.
+fn check(body: &PatchNode) -> Result<()> {
+    let given = [
+        ("labels", !body.labels.is_empty()),
+        ("taints", body.taints.is_some()),
+        ("traits", body.traits.is_some()),
+        ("inventory", !body.inventory.is_empty()),
+    ];
+    let described = given.into_iter().find_map(|(field, given)| given.then_some(field));
+    let missing = |message: &str| Failure::new(Code::MissingField, message).field("enabled");
+    match (body.enabled, &body.reason, described) {
+        (Some(_), _, Some(field)) => Err(Failure::invalid(field, "does not go with `enabled`")
+            .hint("send two requests: one to cordon or uncordon, one for the rest")),
+        (None, Some(_), _) => Err(missing("`enabled` is missing: `reason` goes with `enabled: false`")),
+        (None, None, None) => Err(missing("nothing to change is given: `enabled`, `labels`, `taints` …")),
+        (Some(_), Some(reason), None) => Ok(limits::text("reason", reason, limits::MESSAGE_MAX)?),
+        (Some(_), None, None) | (None, None, Some(_)) => Ok(()),
+    }
 }
 
 /// Remove a node for good. Refused while VMs have claims there, unless you state that the machine is off.

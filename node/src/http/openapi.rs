@@ -53,7 +53,7 @@ pub fn base() -> OpenApi {
 /// Adds what every operation shares.
 pub fn complete(mut document: OpenApi) -> OpenApi {
     for item in document.paths.paths.values_mut() {
-        let operations = [&mut item.get, &mut item.post, &mut item.patch, &mut item.delete];
+        let operations = [&mut item.get, &mut item.post, &mut item.put, &mut item.patch, &mut item.delete];
         for operation in operations.into_iter().flatten() {
             // Handlers are named within their module; ids must be unique in the document.
             let resource = operation.tags.iter().flatten().next().cloned().unwrap_or_default();

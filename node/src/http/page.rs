@@ -17,7 +17,7 @@ pub struct Page<K> {
     after: Option<K>,
 }
 
-impl<K: FromStr + Display + Ord + Copy> Page<K> {
+impl<K: FromStr + Display + Ord + Clone> Page<K> {
     /// From the query's `limit` and `marker`.
     pub fn new(limit: Option<u32>, marker: Option<&str>) -> Result<Self> {
         let after = marker
@@ -34,7 +34,7 @@ impl<K: FromStr + Display + Ord + Copy> Page<K> {
 
     /// Where in the map the page begins.
     pub fn start(&self) -> (Bound<K>, Bound<K>) {
-        (self.after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded)
+        (self.after.clone().map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded)
     }
 
     /// Cuts the page from `rest`, the records from [`Page::start`] on, already filtered.

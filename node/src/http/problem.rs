@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::http::{HeaderValue, Response, StatusCode, header};
 use axum::response::IntoResponse;
 use holm_api::problem::MEDIA_TYPE;
-use holm_api::{Code, Problem, header as holm};
+use holm_api::{Code, Problem, QuotaExceeded, header as holm};
 use holm_model::Reason;
 use holm_model::reply::Kind;
 use holm_raft::handle::{ProposeError, ReadError};
@@ -23,6 +23,8 @@ pub struct Failure {
     pub detail: String,
     pub field: Option<String>,
     pub hint: Option<String>,
+    /// With `quota_exceeded`: the numbers.
+    pub quota: Option<Box<QuotaExceeded>>,
     /// It repeats the answer an earlier request with the same key got.
     pub duplicate: bool,
 }
@@ -30,7 +32,12 @@ pub struct Failure {
 impl Failure {
     /// A failure without field and hint.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
-        Self { code, detail: detail.into(), field: None, hint: None, duplicate: false }
+        Self { code, detail: detail.into(), field: None, hint: None, quota: None, duplicate: false }
+    }
+
+    /// `field` has a bad value.
+    pub fn invalid(field: &str, message: impl std::fmt::Display) -> Self {
+        Self::new(Code::InvalidField, format!("{field}: {message}")).field(field)
     }
 
     /// Names the offending field, parameter or header.
@@ -79,6 +86,7 @@ impl Failure {
             field: self.field.clone(),
             request_id: request_id.to_owned(),
             hint: self.hint.clone(),
+            quota: self.quota.as_deref().cloned(),
         }
     }
 }
@@ -89,6 +97,10 @@ fn list_hint(kind: Kind) -> &'static str {
         Kind::Node => "`holm node list` shows what there is",
         Kind::Flavor => "`holm flavor list` shows what there is",
         Kind::Image => "`holm image list` shows what there is",
+        Kind::Aggregate => "`holm aggregate list` shows what there is",
+        Kind::Group => "`holm group list` shows what there is",
+        Kind::Policy => "`holm scheduler show` shows it",
+        Kind::Quota => "`holm quota show` shows it",
         Kind::Cluster => "run `holmd init` or `holmd join` first",
     }
 }
@@ -106,6 +118,9 @@ impl From<Reason> for Failure {
             Reason::RevisionMismatch { .. } => {
                 new(Code::RevisionMismatch).field("If-Match").hint("read it again and decide anew")
             }
+            Reason::InUse { kind: Kind::Aggregate, .. } => {
+                new(Code::InUse).hint("take those out of it, or delete them, first")
+            }
             Reason::InUse { .. } => new(Code::InUse).hint("delete what uses it first"),
             Reason::WrongState { .. } | Reason::Infeasible { .. } => new(Code::WrongState),
             Reason::KeyReused => {
@@ -115,6 +130,11 @@ impl From<Reason> for Failure {
                 new(Code::Expired).hint("look whether it took effect; if not, send it with a new key")
             }
             Reason::Limit { .. } => new(Code::LimitReached),
+            Reason::Quota { project, class, wanted, used, limit } => {
+                let hint = "`holm quota show` shows it beside what is used; delete VMs, or raise it";
+                let quota = Some(Box::new(QuotaExceeded { project, class, wanted, used, limit }));
+                Self { quota, ..new(Code::QuotaExceeded).hint(hint) }
+            }
             Reason::StaleLeadership { .. } | Reason::StaleReport | Reason::BatchRefused => {
                 new(Code::Internal)
             }

@@ -1,15 +1,14 @@
-//! `/v1/vms`: create, list, show, delete, power. Their console and log are in `console.rs`, the placement's
+//! `/v1/vms`: list, show, delete, power. Their creation is in `vm_create.rs`, console and log are in `console.rs`, the placement's
 //! explanation in `explain.rs`.
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use holm_api::{CreateVm, Deleted, List, ReadQuery, RebootVm, StopVm, Vm, VmListQuery};
+use holm_api::{Deleted, List, ReadQuery, RebootVm, StopVm, Vm, VmListQuery};
 use holm_model::reply::{Kind, Outcome};
 use holm_model::vm::{self, DEFAULT_STOP_TIMEOUT_S, StopMode, WantPower};
 use holm_model::{Command, State as Model, VmId, command, limits};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use uuid::Uuid;
 
 use super::PROJECT;
 use super::answer::Answer;
@@ -24,64 +23,11 @@ use crate::app::Shared;
 
 pub fn routes() -> OpenApiRouter<Shared> {
     OpenApiRouter::new()
-        .routes(routes!(create, list))
+        .routes(routes!(super::vm_create::create, list))
         .routes(routes!(show, delete))
         .routes(routes!(start))
         .routes(routes!(stop))
         .routes(routes!(reboot))
-}
-
-/// Create a VM. The answer comes once the record is durable; the VM is then in BUILD.
-#[utoipa::path(post, path = "/v1/vms", tag = "vms", params(WriteHeaders),
-    request_body = CreateVm,
-    responses((status = 202, body = Vm)))]
-async fn create(State(app): State<Shared>, change: Change<CreateVm>) -> Result<Answer<Vm>> {
-    let Change { body, intent } = change;
-    intent.refuse_if_match()?;
-    limits::name("name", &body.name)?;
-    if let Some(cmdline) = &body.cmdline {
-        limits::text("cmdline", cmdline, limits::CMDLINE_MAX)?;
-    }
-    let id = VmId(Uuid::now_v7());
-    let accepted =
-        perform(&app.raft, &intent, Basis::Local, |state| create_command(state, id, &body)).await?;
-    let vm = shown(&accepted)?;
-    let (location, revision) = (format!("/v1/vms/{}", vm.id), vm.revision);
-    Ok(Answer::accepted(StatusCode::ACCEPTED, &accepted, vm).location(location).etag(revision))
-}
-
-fn create_command(state: &Model, id: VmId, body: &CreateVm) -> Result<Command> {
-    let flavor = state
-        .find_flavor(&body.flavor)
-        .ok_or_else(|| Failure::unknown_reference("flavor", Kind::Flavor, &body.flavor))?;
-    let image = |field: &str, name: &str| {
-        state
-            .find_image(PROJECT, name)
-            .map(|image| image.id)
-            .ok_or_else(|| Failure::unknown_reference(field, Kind::Image, name))
-    };
-    let node = |name: &String| {
-        state
-            .find_node(name)
-            .map(|node| node.id)
-            .ok_or_else(|| Failure::unknown_reference("node", Kind::Node, name))
-    };
-    Ok(Command::CreateVm(command::CreateVm {
-        id,
-        name: body.name.clone(),
-        flavor: flavor.id,
-        image: image("image", &body.image)?,
-        kernel: body.kernel.as_deref().map(|kernel| image("kernel", kernel)).transpose()?,
-        cmdline: body.cmdline.clone(),
-        node: body.node.as_ref().map(node).transpose()?,
-        availability: match body.availability {
-            holm_api::vm::Availability::Pinned => vm::Availability::Pinned,
-        },
-        on_no_host: match body.on_no_host {
-            holm_api::vm::OnNoHost::Queue => vm::OnNoHost::Queue,
-            holm_api::vm::OnNoHost::Fail => vm::OnNoHost::Fail,
-        },
-    }))
 }
 
 /// List VMs, oldest first.

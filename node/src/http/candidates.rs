@@ -1,0 +1,117 @@
+//! `/v1/allocation-candidates`: which nodes would take a VM of a flavor now.
+
+use axum::extract::State;
+use holm_api::{AllocationCandidates, Candidate, CandidatesQuery};
+use holm_model::feasible::claim_of;
+use holm_model::flavor::Flavor;
+use holm_model::reply::Kind;
+use holm_model::vm::{Availability, OnNoHost, Power, StopMode, TaskState, Vm, VmSpec, VmStatus, WantPower};
+use holm_model::{ImageId, NodeId, Resources, State as Model, Timestamp, VmId};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use uuid::Uuid;
+
+use super::answer::Answer;
+use super::explain::explanation;
+use super::extract::Query;
+use super::problem::{Failure, Result};
+use super::read::Snapshot;
+use super::{PROJECT, convert};
+use crate::app::Shared;
+
+pub fn routes() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new().routes(routes!(list))
+}
+
+/// Say which nodes would take a VM of a flavor now, by every enabled filter but those about its image.
+#[utoipa::path(get, path = "/v1/allocation-candidates", tag = "allocation-candidates",
+    params(CandidatesQuery),
+    responses((status = 200, body = AllocationCandidates)))]
+async fn list(
+    State(app): State<Shared>,
+    Query(query): Query<CandidatesQuery>,
+) -> Result<Answer<AllocationCandidates>> {
+    let snapshot = Snapshot::take(&app.raft, query.consistency).await?;
+    let state = snapshot.state();
+    let flavor = state.find_flavor(&query.flavor).ok_or_else(|| Failure {
+        code: holm_api::Code::InvalidQuery,
+        ..Failure::unknown_reference("flavor", Kind::Flavor, &query.flavor)
+    })?;
+    Ok(Answer::read(&snapshot, candidates(state, flavor)))
+}
+
+fn candidates(state: &Model, flavor: &Flavor) -> AllocationCandidates {
+    let vm = thought_of(flavor);
+    let claim = claim_of(&vm.spec);
+    let (mut candidates, mut refusals) = (Vec::new(), Vec::new());
+    for host in explanation(state, &vm).hosts {
+        match host.score {
+            Some(score) => {
+                let (free, count) = room(state, NodeId(host.node_id), &claim);
+                candidates.push(Candidate { node: host.node, node_id: host.node_id, score, free, count });
+            }
+            None => refusals.push(holm_api::vm::HostReason {
+                node: host.node,
+                node_id: host.node_id,
+                by: host.by.unwrap_or_default(),
+                message: host.message.unwrap_or_default(),
+            }),
+        }
+    }
+    AllocationCandidates {
+        flavor: flavor.name.clone(),
+        claim: convert::amounts(&claim),
+        candidates,
+        refusals,
+        revision: state.revision.0,
+    }
+}
+
+/// What is free of the claim's classes, and how often the claim fits.
+fn room(state: &Model, node: NodeId, claim: &Resources) -> (std::collections::BTreeMap<String, u64>, u64) {
+    let free = |class| {
+        let node = state.nodes.get(&node)?;
+        Some(node.inventory.get(class)?.capacity().saturating_sub(node.allocated.get(class)))
+    };
+    let free: Resources = claim.0.keys().map(|class| (class.clone(), free(class).unwrap_or(0))).collect();
+    let times =
+        claim.0.iter().filter(|(_, amount)| **amount > 0).map(|(class, amount)| free.get(class) / amount);
+    let count = times.min().unwrap_or(0);
+    (convert::amounts(&free), count)
+}
+
+/// A VM that only the question knows.
+fn thought_of(flavor: &Flavor) -> Vm {
+    Vm {
+        id: VmId(Uuid::nil()),
+        project: PROJECT.to_owned(),
+        name: "candidate".to_owned(),
+        spec: VmSpec {
+            flavor: flavor.id,
+            flavor_name: flavor.name.clone(),
+            size: flavor.size,
+            image: ImageId(Uuid::nil()),
+            kernel: None,
+            cmdline: None,
+            node: None,
+            availability: Availability::Pinned,
+            on_no_host: OnNoHost::Queue,
+            scheduling: Default::default(),
+            extra_specs: flavor.extra_specs.clone(),
+            image_properties: Default::default(),
+        },
+        power: Power { want: WantPower::On, run: 1, stop: StopMode::Force },
+        status: VmStatus::Build,
+        task_state: Some(TaskState::Scheduling),
+        fault: None,
+        claim: None,
+        observed: None,
+        excluded: Vec::new(),
+        refusals: Vec::new(),
+        decision: None,
+        waiting_since: None,
+        created_at: Timestamp(0),
+        updated_at: Timestamp(0),
+        revision: Default::default(),
+    }
+}

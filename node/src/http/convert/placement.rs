@@ -1,0 +1,342 @@
+//! Records about placement, both ways: what a VM asks of its host, how its host was chosen, aggregates,
+//! groups, the scheduler's policy, quotas. Decimal numbers of REST become the model's thousandths here.
+
+use std::collections::BTreeMap;
+
+use holm_api as api;
+use holm_model::policy::{FILTERS, REQUIRED, WEIGHERS};
+use holm_model::{self as model, NodeId, ResourceClass, State, VmId};
+
+use super::{node_name, node_ref, timestamp};
+use crate::http::problem::{Failure, Result};
+
+pub fn scheduling(state: &State, asked: &model::scheduling::Scheduling) -> api::Scheduling {
+    let names = |ids: &std::collections::BTreeSet<VmId>| ids.iter().map(|id| vm_name(state, *id)).collect();
+    let group = asked
+        .group
+        .map(|id| state.groups.get(&id).map_or_else(|| id.to_string(), |group| group.name.clone()));
+    api::Scheduling {
+        availability_zone: asked.availability_zone.clone(),
+        node_selector: asked.node_selector.iter().map(requirement).collect(),
+        tolerations: asked.tolerations.iter().map(toleration).collect(),
+        group,
+        different_host: names(&asked.different_host),
+        same_host: names(&asked.same_host),
+        near: asked.near.clone(),
+        priority: asked.priority,
+    }
+}
+
+/// A VM's name; of one that is gone, its id.
+pub fn vm_name(state: &State, id: VmId) -> String {
+    state.vms.get(&id).map_or_else(|| id.to_string(), |vm| vm.name.clone())
+}
+
+fn requirement(requirement: &model::scheduling::Requirement) -> api::Requirement {
+    use model::scheduling::Operator as From;
+    api::Requirement {
+        key: requirement.key.clone(),
+        operator: match requirement.operator {
+            From::In => api::Operator::In,
+            From::NotIn => api::Operator::NotIn,
+            From::Exists => api::Operator::Exists,
+            From::DoesNotExist => api::Operator::DoesNotExist,
+            From::Gt => api::Operator::Gt,
+            From::Lt => api::Operator::Lt,
+        },
+        values: requirement.values.clone(),
+    }
+}
+
+pub fn to_requirement(requirement: &api::Requirement) -> model::scheduling::Requirement {
+    use model::scheduling::Operator as To;
+    model::scheduling::Requirement {
+        key: requirement.key.clone(),
+        operator: match requirement.operator {
+            api::Operator::In => To::In,
+            api::Operator::NotIn => To::NotIn,
+            api::Operator::Exists => To::Exists,
+            api::Operator::DoesNotExist => To::DoesNotExist,
+            api::Operator::Gt => To::Gt,
+            api::Operator::Lt => To::Lt,
+        },
+        values: requirement.values.clone(),
+    }
+}
+
+fn effect(effect: model::scheduling::Effect) -> api::Effect {
+    match effect {
+        model::scheduling::Effect::NoSchedule => api::Effect::NoSchedule,
+        model::scheduling::Effect::PreferNoSchedule => api::Effect::PreferNoSchedule,
+    }
+}
+
+fn to_effect(effect: api::Effect) -> model::scheduling::Effect {
+    match effect {
+        api::Effect::NoSchedule => model::scheduling::Effect::NoSchedule,
+        api::Effect::PreferNoSchedule => model::scheduling::Effect::PreferNoSchedule,
+    }
+}
+
+fn toleration(toleration: &model::scheduling::Toleration) -> api::Toleration {
+    let model::scheduling::Toleration { key, value, effect: of } = toleration.clone();
+    api::Toleration { key, value, effect: of.map(effect) }
+}
+
+pub fn to_toleration(toleration: &api::Toleration) -> model::scheduling::Toleration {
+    let api::Toleration { key, value, effect } = toleration.clone();
+    model::scheduling::Toleration { key, value, effect: effect.map(to_effect) }
+}
+
+pub fn taint(taint: &model::scheduling::Taint) -> api::Taint {
+    api::Taint { key: taint.key.clone(), value: taint.value.clone(), effect: effect(taint.effect) }
+}
+
+pub fn to_taint(taint: &api::Taint) -> model::scheduling::Taint {
+    model::scheduling::Taint {
+        key: taint.key.clone(),
+        value: taint.value.clone(),
+        effect: to_effect(taint.effect),
+    }
+}
+
+pub fn decision(state: &State, decision: &model::vm::Decision) -> api::Decision {
+    api::Decision {
+        at: timestamp(decision.at),
+        revision: decision.revision.0,
+        seen: decision.seen.0,
+        policy: decision.policy.0,
+        chosen: decision.scores.first().map(|score| node_name(state, score.node)),
+        candidates: decision.candidates,
+        scores: decision.scores.iter().map(|score| self::score(state, score)).collect(),
+    }
+}
+
+fn score(state: &State, score: &model::vm::Score) -> api::Score {
+    api::Score {
+        node: node_name(state, score.node),
+        node_id: score.node.0,
+        score: score.score_millionths as f64 / 1e6,
+    }
+}
+
+pub fn inventory_override(over: &model::resources::InventoryOverride) -> api::InventoryOverride {
+    api::InventoryOverride {
+        total: over.total,
+        reserved: over.reserved,
+        allocation_ratio: over.allocation_ratio_thousandths.map(|ratio| ratio as f64 / 1e3),
+        min_unit: over.min_unit,
+        max_unit: over.max_unit,
+        step_size: over.step_size,
+    }
+}
+
+pub fn overrides(
+    overrides: &BTreeMap<ResourceClass, model::resources::InventoryOverride>,
+) -> BTreeMap<String, api::InventoryOverride> {
+    overrides.iter().map(|(class, over)| (class.name().to_owned(), inventory_override(over))).collect()
+}
+
+/// Changes of overrides, by class.
+pub type OverrideChanges = BTreeMap<ResourceClass, Option<model::resources::InventoryOverride>>;
+
+/// As the model takes them.
+///
+/// # Errors
+/// A ratio that is no decimal number above 0 with three decimals.
+pub fn to_overrides(changes: &BTreeMap<String, Option<api::InventoryOverride>>) -> Result<OverrideChanges> {
+    let change = |class: &String, over: &api::InventoryOverride| -> Result<_> {
+        let field = format!("inventory.{class}.allocation_ratio");
+        let ratio = over.allocation_ratio.map(|ratio| thousandths(&field, ratio)).transpose()?;
+        let ratio = ratio.map(|ratio| {
+            u64::try_from(ratio)
+                .ok()
+                .filter(|ratio| *ratio > 0)
+                .ok_or_else(|| Failure::invalid(&field, "must be above 0, such as 4 or 1.5"))
+        });
+        Ok(model::resources::InventoryOverride {
+            total: over.total,
+            reserved: over.reserved,
+            allocation_ratio_thousandths: ratio.transpose()?,
+            min_unit: over.min_unit,
+            max_unit: over.max_unit,
+            step_size: over.step_size,
+        })
+    };
+    let one = |(class, over): (&String, &Option<api::InventoryOverride>)| {
+        let over = over.as_ref().map(|over| change(class, over)).transpose()?;
+        Ok((ResourceClass::from(class.clone()), over))
+    };
+    changes.iter().map(one).collect()
+}
+
+/// A decimal number in thousandths; one that three decimals cannot hold is refused, not rounded to
+/// something else.
+fn thousandths(field: &str, number: f64) -> Result<i64> {
+    const MOST: f64 = 1e12;
+    let scaled = number * 1000.0;
+    if !scaled.is_finite() || scaled.abs() > MOST {
+        return Err(Failure::invalid(field, format!("{number} is too large")));
+    }
+    let rounded = scaled.round();
+    if (scaled - rounded).abs() > 1e-6 * scaled.abs().max(1.0) {
+        return Err(Failure::invalid(field, format!("{number} has more than three decimals")));
+    }
+    Ok(rounded as i64)
+}
+
+pub fn aggregate(state: &State, aggregate: &model::aggregate::Aggregate) -> api::Aggregate {
+    api::Aggregate {
+        id: aggregate.id.0,
+        name: aggregate.name.clone(),
+        nodes: aggregate.nodes.iter().map(|id| node_ref(state, *id)).collect(),
+        availability_zone: aggregate.zone().map(str::to_owned),
+        metadata: aggregate.metadata.clone(),
+        inventory: overrides(&aggregate.inventory),
+        created_at: timestamp(aggregate.created_at),
+        revision: aggregate.revision.0,
+    }
+}
+
+/// Every zone that is named or has nodes, by name.
+pub fn zones(state: &State) -> BTreeMap<String, api::AvailabilityZone> {
+    let mut zones = BTreeMap::new();
+    let empty = |name: &str| api::AvailabilityZone {
+        name: name.to_owned(),
+        available: false,
+        nodes: Vec::new(),
+        aggregates: Vec::new(),
+        vms: 0,
+    };
+    for aggregate in state.aggregates.values() {
+        if let Some(zone) = aggregate.zone() {
+            let zone = zones.entry(zone.to_owned()).or_insert_with(|| empty(zone));
+            zone.aggregates.push(aggregate.name.clone());
+        }
+    }
+    for node in state.nodes.values() {
+        let name = state.zone_of(node.id);
+        let zone = zones.entry(name.to_owned()).or_insert_with(|| empty(name));
+        zone.available |= node.up && node.enabled;
+        zone.nodes.push(node_ref(state, node.id));
+        zone.vms += vms_on(state, node.id);
+    }
+    zones
+}
+
+pub fn vms_on(state: &State, node: NodeId) -> u64 {
+    state.vms_by_node.get(&node).map_or(0, |vms| vms.len() as u64)
+}
+
+pub fn group(state: &State, group: &model::group::ServerGroup) -> api::ServerGroup {
+    let members = state.group_members.get(&group.id).into_iter().flatten();
+    let member = |vm: &model::vm::Vm| api::GroupMember {
+        id: vm.id.0,
+        name: vm.name.clone(),
+        node: vm.claim.as_ref().map(|claim| node_name(state, claim.node)),
+    };
+    api::ServerGroup {
+        id: group.id.0,
+        name: group.name.clone(),
+        project: group.project.clone(),
+        policy: match group.policy {
+            model::group::GroupPolicy::Affinity => api::GroupPolicy::Affinity,
+            model::group::GroupPolicy::AntiAffinity => api::GroupPolicy::AntiAffinity,
+            model::group::GroupPolicy::SoftAffinity => api::GroupPolicy::SoftAffinity,
+            model::group::GroupPolicy::SoftAntiAffinity => api::GroupPolicy::SoftAntiAffinity,
+        },
+        max_server_per_host: group.max_server_per_host,
+        members: members.filter_map(|id| state.vms.get(id)).map(member).collect(),
+        created_at: timestamp(group.created_at),
+        revision: group.revision.0,
+    }
+}
+
+pub fn to_group_policy(policy: api::GroupPolicy) -> model::group::GroupPolicy {
+    match policy {
+        api::GroupPolicy::Affinity => model::group::GroupPolicy::Affinity,
+        api::GroupPolicy::AntiAffinity => model::group::GroupPolicy::AntiAffinity,
+        api::GroupPolicy::SoftAffinity => model::group::GroupPolicy::SoftAffinity,
+        api::GroupPolicy::SoftAntiAffinity => model::group::GroupPolicy::SoftAntiAffinity,
+    }
+}
+
+pub fn policy(policy: &model::policy::SchedulerPolicy) -> api::SchedulerPolicy {
+    let decimal = |multiplier: i64| multiplier as f64 / 1e3;
+    api::SchedulerPolicy {
+        filters: policy.filters.clone(),
+        weighers: policy.weighers.iter().map(|(name, by)| (name.clone(), decimal(*by))).collect(),
+        max_instances_per_host: policy.max_instances_per_host,
+        max_io_ops_per_host: policy.max_io_ops_per_host,
+        isolated_images: policy.isolated_images.clone(),
+        isolated_nodes: policy.isolated_nodes.clone(),
+        known_filters: FILTERS.iter().map(|(name, on)| ((*name).to_owned(), *on)).collect(),
+        known_weighers: WEIGHERS.iter().map(|(name, by)| ((*name).to_owned(), decimal(*by))).collect(),
+        required_filters: REQUIRED.iter().map(|name| (*name).to_owned()).collect(),
+        revision: policy.revision.0,
+    }
+}
+
+/// The policy a client sent; what it left out is as by default.
+///
+/// # Errors
+/// A multiplier that is no decimal number with three decimals.
+pub fn to_policy(sent: &api::SetSchedulerPolicy) -> Result<model::policy::SchedulerPolicy> {
+    let mut policy = model::policy::SchedulerPolicy::default();
+    let sent = sent.clone();
+    if let Some(weighers) = sent.weighers {
+        let one = |(name, multiplier): (String, f64)| {
+            let multiplier = thousandths(&format!("weighers.{name}"), multiplier)?;
+            Ok((name, multiplier))
+        };
+        policy.weighers = weighers.into_iter().map(one).collect::<Result<_>>()?;
+    }
+    let keep = |list: &mut Vec<String>, sent: Option<Vec<String>>| {
+        *list = sent.unwrap_or_else(|| std::mem::take(list))
+    };
+    keep(&mut policy.filters, sent.filters);
+    keep(&mut policy.isolated_images, sent.isolated_images);
+    keep(&mut policy.isolated_nodes, sent.isolated_nodes);
+    policy.max_instances_per_host = sent.max_instances_per_host.unwrap_or(policy.max_instances_per_host);
+    policy.max_io_ops_per_host = sent.max_io_ops_per_host.unwrap_or(policy.max_io_ops_per_host);
+    Ok(policy)
+}
+
+/// Amounts by class name.
+pub fn amounts(amounts: &model::Resources) -> BTreeMap<String, u64> {
+    amounts.0.iter().map(|(class, amount)| (class.name().to_owned(), *amount)).collect()
+}
+
+pub fn quota(state: &State, project: &str) -> api::Quota {
+    let (limits, usage) = (state.quotas.get(project), state.usage.get(project));
+    let of = |class: &ResourceClass| api::QuotaClass {
+        used: usage.map_or(0, |usage| usage.get(class)),
+        limit: limits.and_then(|limits| limits.0.get(class).copied()),
+    };
+    let always = [ResourceClass::Vcpu, ResourceClass::MemoryMb, ResourceClass::DiskGb];
+    let vms = ResourceClass::from(model::quota::VMS.to_owned());
+    let named = limits.into_iter().chain(usage).flat_map(|amounts| amounts.0.keys().cloned());
+    let classes = always.into_iter().chain([vms]).chain(named);
+    api::Quota {
+        project: project.to_owned(),
+        classes: classes.map(|class| (class.name().to_owned(), of(&class))).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decimals_become_thousandths_or_are_refused() {
+        let read = |number| thousandths("weighers.Ram", number).map_err(|failure| failure.field);
+        for (number, expected) in
+            [(1.0, 1000), (-0.5, -500), (1.001, 1001), (0.1, 100), (16.1, 16_100), (0.0, 0)]
+        {
+            assert_eq!(read(number), Ok(expected));
+        }
+        for number in [f64::NAN, f64::INFINITY, 1e300, -1e10, 0.0001, 1.0005] {
+            assert_eq!(read(number), Err(Some("weighers.Ram".to_owned())), "{number}");
+        }
+    }
+}

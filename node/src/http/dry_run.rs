@@ -1,0 +1,66 @@
+//! What would become of a request, without making it: the command is applied to a copy of the state, so
+//! that every refusal is the one the request would get, and the scheduler is asked about what that gave.
+
+use holm_api::{Explanation, Planned};
+use holm_model::vm::Vm;
+use holm_model::{Actor, Command, Entry, Proposal, Reply, State, VmId, apply};
+use holm_sched::{Batch, Policy};
+
+use super::explain::explanation;
+use super::problem::{Failure, Result};
+use super::{ACTOR, PROJECT, convert};
+use crate::clock;
+
+/// The first VM on every node, and with several, where each would go.
+///
+/// # Errors
+/// What the request would be refused with.
+pub fn explain(state: &State, command: Command, ids: &[VmId]) -> Result<Explanation> {
+    let batch = matches!(command, Command::CreateVms(_));
+    let imagined = imagine(state, command)?;
+    let vms: Vec<&Vm> = ids.iter().filter_map(|id| imagined.vms.get(id)).collect();
+    let Some(first) = vms.first() else {
+        return Err(Failure::new(holm_api::Code::Internal, "the request would create nothing"));
+    };
+    let mut explanation = explanation(&imagined, first);
+    explanation.dry_run = true;
+    explanation.summary = summary(&explanation);
+    if batch {
+        explanation.placements = placements(&imagined, &vms);
+        let placed = explanation.placements.iter().filter(|planned| planned.node.is_some()).count();
+        explanation.summary = format!("{placed} of {} VMs would be placed now", vms.len());
+    }
+    Ok(explanation)
+}
+
+/// The state with the command applied.
+fn imagine(state: &State, command: Command) -> Result<State> {
+    let mut imagined = state.clone();
+    let actor = Actor { name: ACTOR.to_owned(), project: PROJECT.to_owned() };
+    let proposal = Proposal { key: None, seen: state.revision, actor, command };
+    match apply(&mut imagined, &Entry { at: clock::now(), proposal }).reply {
+        Reply::Rejected(reason) => Err(reason.into()),
+        Reply::Done(_) | Reply::Duplicate(_) => Ok(imagined),
+    }
+}
+
+fn summary(explanation: &Explanation) -> String {
+    let fits = explanation.hosts.iter().filter(|host| host.verdict == holm_api::Verdict::Fits);
+    let (count, best) = (fits.clone().count(), fits.clone().next());
+    let all = explanation.hosts.len();
+    match best {
+        Some(best) => format!("{count} of {all} nodes fit, {} best; nothing was created", best.node),
+        None => format!("none of {all} nodes fits: it would wait; nothing was created"),
+    }
+}
+
+fn placements<'a>(state: &'a State, vms: &[&'a Vm]) -> Vec<Planned> {
+    let policy = Policy::of(&state.scheduler);
+    let mut batch = Batch::new(state, &policy);
+    let mut planned = Vec::with_capacity(vms.len());
+    for vm in vms {
+        let node = batch.place(vm).map(|chosen| convert::node_name(state, chosen.node));
+        planned.push(Planned { vm: vm.name.clone(), node });
+    }
+    planned
+}

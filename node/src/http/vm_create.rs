@@ -1,0 +1,204 @@
+//! `POST /v1/vms`: one VM, or `count` of them in one entry of the log, or, with `dry_run`, only the answer
+//! to what would become of them.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use holm_api::{CreateVm, CreateVmQuery, CreatedVms, Explanation, RefusedVm, Vm};
+use holm_model::reply::{Kind, Outcome};
+use holm_model::scheduling::Scheduling;
+use holm_model::{Command, State as Model, VmId, command, limits, vm};
+use uuid::Uuid;
+
+use super::answer::Answer;
+use super::extract::{Change, Query};
+use super::openapi::WriteHeaders;
+use super::problem::{Failure, Result};
+use super::read::Snapshot;
+use super::write::{Accepted, Basis, perform};
+use super::{PROJECT, convert, dry_run};
+use crate::app::Shared;
+
+/// Create a VM, or `count` of them. The answer comes once the records are durable; the VMs are then in BUILD.
+/// With `dry_run`, nothing is created and the answer explains the request on every node.
+#[utoipa::path(post, path = "/v1/vms", tag = "vms", params(CreateVmQuery, WriteHeaders),
+    request_body = CreateVm,
+    responses((status = 202, body = Created), (status = 200, body = Explanation)))]
+pub async fn create(
+    State(app): State<Shared>,
+    Query(query): Query<CreateVmQuery>,
+    change: Change<CreateVm>,
+) -> Result<Response> {
+    let Change { body, intent } = change;
+    intent.refuse_if_match()?;
+    let names = names(&body)?;
+    check(&body)?;
+    let ids: Vec<VmId> = names.iter().map(|_| VmId(Uuid::now_v7())).collect();
+    if query.dry_run {
+        let snapshot = Snapshot::take(&app.raft, holm_api::Consistency::Linearizable).await?;
+        let command = to_command(snapshot.state(), &ids, &names, &body)?;
+        let explanation = dry_run::explain(snapshot.state(), command, &ids)?;
+        return Ok(Answer::read(&snapshot, explanation).into_response());
+    }
+    let build = |state: &Model| to_command(state, &ids, &names, &body);
+    let accepted = perform(&app.raft, &intent, Basis::Local, build).await?;
+    match &accepted.done.outcome {
+        Outcome::Vm(id) => {
+            let vm = one(&accepted, *id).ok_or_else(|| Failure::gone(Kind::Vm, &accepted))?;
+            let (location, revision) = (format!("/v1/vms/{}", vm.id), vm.revision);
+            let answer = Answer::accepted(StatusCode::ACCEPTED, &accepted, vm);
+            Ok(answer.location(location).etag(revision).into_response())
+        }
+        Outcome::Vms { created, refused } => {
+            let created = many(&accepted, created, refused, &names);
+            Ok(Answer::accepted(StatusCode::ACCEPTED, &accepted, created).into_response())
+        }
+        _ => Err(Failure::unexpected(&accepted)),
+    }
+}
+
+/// One VM, or a list when `count` was given.
+#[derive(utoipa::ToSchema)]
+#[serde(untagged)]
+#[allow(dead_code)] // Only its description is used.
+enum Created {
+    Vm(Vm),
+    Vms(CreatedVms),
+}
+
+/// The names of the VMs to be, in order.
+fn names(body: &CreateVm) -> Result<Vec<String>> {
+    let most = limits::BATCH_MAX;
+    let names: Vec<String> = match body.count {
+        None if body.atomic.is_some() => return Err(Failure::invalid("atomic", "goes with `count` only")),
+        None => vec![body.name.clone()],
+        Some(count) if count == 0 || count as usize > most => {
+            return Err(Failure::invalid("count", format!("is {count}, must be 1 to {most}")));
+        }
+        Some(count) => (1..=count).map(|n| format!("{}-{n}", body.name)).collect(),
+    };
+    limits::name("name", &body.name)?;
+    // The last is the longest.
+    limits::name("name", names.last().map_or("", String::as_str))?;
+    Ok(names)
+}
+
+fn check(body: &CreateVm) -> Result<()> {
+    if let Some(cmdline) = &body.cmdline {
+        limits::text("cmdline", cmdline, limits::CMDLINE_MAX)?;
+    }
+    for (field, length) in [
+        ("node_selector", body.node_selector.len()),
+        ("tolerations", body.tolerations.len()),
+        ("different_host", body.different_host.len()),
+        ("same_host", body.same_host.len()),
+    ] {
+        limits::count(field, length)?;
+    }
+    Ok(())
+}
+
+fn to_command(state: &Model, ids: &[VmId], names: &[String], body: &CreateVm) -> Result<Command> {
+    let (Some(id), Some(name)) = (ids.first(), names.first()) else {
+        return Err(Failure::invalid("count", "must be at least 1"));
+    };
+    let first = template(state, *id, name, body)?;
+    if body.count.is_none() {
+        return Ok(Command::CreateVm(first));
+    }
+    let item =
+        |(id, name): (&VmId, &String)| command::CreateVm { id: *id, name: name.clone(), ..first.clone() };
+    let items = ids.iter().zip(names).map(item).collect();
+    Ok(Command::CreateVms(command::CreateVms { items, atomic: body.atomic.unwrap_or(false) }))
+}
+
+fn template(state: &Model, id: VmId, name: &str, body: &CreateVm) -> Result<command::CreateVm> {
+    let flavor = state
+        .find_flavor(&body.flavor)
+        .ok_or_else(|| Failure::unknown_reference("flavor", Kind::Flavor, &body.flavor))?;
+    let image = |field: &str, name: &str| {
+        state
+            .find_image(PROJECT, name)
+            .map(|image| image.id)
+            .ok_or_else(|| Failure::unknown_reference(field, Kind::Image, name))
+    };
+    let node = |name: &String| {
+        state
+            .find_node(name)
+            .map(|node| node.id)
+            .ok_or_else(|| Failure::unknown_reference("node", Kind::Node, name))
+    };
+    Ok(command::CreateVm {
+        id,
+        name: name.to_owned(),
+        flavor: flavor.id,
+        image: image("image", &body.image)?,
+        kernel: body.kernel.as_deref().map(|kernel| image("kernel", kernel)).transpose()?,
+        cmdline: body.cmdline.clone(),
+        node: body.node.as_ref().map(node).transpose()?,
+        availability: match body.availability {
+            holm_api::vm::Availability::Pinned => vm::Availability::Pinned,
+        },
+        on_no_host: match body.on_no_host {
+            holm_api::vm::OnNoHost::Queue => vm::OnNoHost::Queue,
+            holm_api::vm::OnNoHost::Fail => vm::OnNoHost::Fail,
+        },
+        scheduling: scheduling(state, body)?,
+    })
+}
+
+/// What it asks of its host, names resolved.
+fn scheduling(state: &Model, body: &CreateVm) -> Result<Scheduling> {
+    let group = |name: &String| {
+        let group = state.find_group(PROJECT, name).map(|group| group.id);
+        group.ok_or_else(|| Failure::unknown_reference("group", Kind::Group, name))
+    };
+    let vms = |field: &str, names: &[String]| {
+        let one = |name: &String| {
+            let vm = state.find_vm(PROJECT, name).map(|vm| vm.id);
+            vm.ok_or_else(|| Failure::unknown_reference(field, Kind::Vm, name))
+        };
+        names.iter().map(one).collect::<Result<_>>()
+    };
+    Ok(Scheduling {
+        availability_zone: body.availability_zone.clone(),
+        node_selector: body.node_selector.iter().map(convert::to_requirement).collect(),
+        tolerations: body.tolerations.iter().map(convert::to_toleration).collect(),
+        group: body.group.as_ref().map(group).transpose()?,
+        different_host: vms("different_host", &body.different_host)?,
+        same_host: vms("same_host", &body.same_host)?,
+        near: body.near.clone(),
+        priority: body.priority.unwrap_or(0),
+    })
+}
+
+fn one(accepted: &Accepted, id: VmId) -> Option<Vm> {
+    let state = &accepted.published.state;
+    state.vms.get(&id).map(|vm| convert::vm(state, vm))
+}
+
+/// The batch as it was decided, perhaps by an earlier request with the same key: its ids were made in the
+/// order of the names. Those deleted since are left out.
+fn many(
+    accepted: &Accepted,
+    created: &[VmId],
+    refused: &[(VmId, holm_model::Reason)],
+    names: &[String],
+) -> CreatedVms {
+    let mut ids: Vec<VmId> = created.iter().copied().chain(refused.iter().map(|(id, _)| *id)).collect();
+    ids.sort();
+    let name = |id: &VmId| ids.binary_search(id).ok().and_then(|at| names.get(at)).cloned();
+    let refusal = |(id, reason): &(VmId, holm_model::Reason)| {
+        let failure = Failure::from(reason.clone());
+        RefusedVm {
+            name: name(id).unwrap_or_else(|| id.to_string()),
+            code: failure.code,
+            detail: failure.detail,
+        }
+    };
+    CreatedVms {
+        items: created.iter().filter_map(|id| one(accepted, *id)).collect(),
+        refused: refused.iter().map(refusal).collect(),
+        revision: accepted.done.revision.0,
+    }
+}

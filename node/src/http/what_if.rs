@@ -1,0 +1,123 @@
+//! `/v1/what-if`: what would become of the VMs of nodes that are lost or drained, by the scheduler's own
+//! rules on a copy of the state. Nothing changes.
+
+use std::collections::BTreeSet;
+
+use axum::extract::{FromRequestParts, State};
+use axum::http::request::Parts;
+use holm_api::{Code, Move, ReadQuery, WhatIf};
+use holm_model::reply::Kind;
+use holm_model::{NodeId, State as Model};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::answer::Answer;
+use super::convert;
+use super::extract::{Query, Repeated};
+use super::problem::{Failure, Result};
+use super::read::Snapshot;
+use crate::app::Shared;
+
+pub fn routes() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new().routes(routes!(ask))
+}
+
+/// Say what would become of the VMs of nodes that are lost or drained.
+#[utoipa::path(get, path = "/v1/what-if", tag = "what-if",
+    params(ReadQuery,
+        ("lose" = Option<Vec<String>>, Query, description = "A node that would be gone; may be repeated"),
+        ("drain" = Option<Vec<String>>, Query, description = "A node that would be emptied; may be repeated")),
+    responses((status = 200, body = WhatIf)))]
+async fn ask(State(app): State<Shared>, question: Question) -> Result<Answer<WhatIf>> {
+    let snapshot = Snapshot::take(&app.raft, question.read.consistency).await?;
+    let state = snapshot.state();
+    let lose = nodes(state, "lose", &question.lose)?;
+    let drain = nodes(state, "drain", &question.drain)?;
+    if let Some(both) = lose.iter().find(|id| drain.contains(id)) {
+        let name = convert::node_name(state, *both);
+        return Err(bad("drain", format!("node `{name}` is to be lost too; name it once")));
+    }
+    Ok(Answer::read(&snapshot, answer(state, &lose, &drain)))
+}
+
+struct Question {
+    read: ReadQuery,
+    lose: Vec<String>,
+    drain: Vec<String>,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Question {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self> {
+        let repeated = Repeated::split(&parts.uri, &["lose", "drain"])?;
+        let mut rest = parts.clone();
+        rest.uri = repeated.rest;
+        let Query(read) = Query::from_request_parts(&mut rest, state).await?;
+        let (lose, drain): (Vec<_>, Vec<_>) =
+            repeated.given.into_iter().partition(|(name, _)| name == "lose");
+        let values = |pairs: Vec<(String, String)>| pairs.into_iter().map(|(_, value)| value).collect();
+        let question = Self { read, lose: values(lose), drain: values(drain) };
+        if question.lose.is_empty() && question.drain.is_empty() {
+            return Err(bad("lose", "name at least one node to `lose` or `drain`"));
+        }
+        Ok(question)
+    }
+}
+
+fn bad(field: &str, message: impl Into<String>) -> Failure {
+    Failure::new(Code::InvalidQuery, message).field(field)
+}
+
+/// In the order they were named, each once.
+fn nodes(state: &Model, field: &str, names: &[String]) -> Result<Vec<NodeId>> {
+    let mut seen = BTreeSet::new();
+    let mut ids = Vec::new();
+    for name in names {
+        let node = state.find_node(name).ok_or_else(|| Failure {
+            code: Code::InvalidQuery,
+            ..Failure::unknown_reference(field, Kind::Node, name)
+        })?;
+        if seen.insert(node.id) {
+            ids.push(node.id);
+        }
+    }
+    Ok(ids)
+}
+
+fn answer(state: &Model, lose: &[NodeId], drain: &[NodeId]) -> WhatIf {
+    let foreseen = holm_sched::what_if(state, lose, drain);
+    let moved = foreseen.moves.iter().map(|moved| Move {
+        vm: moved.name.clone(),
+        vm_id: moved.vm.0,
+        from: convert::node_name(state, moved.from),
+        to: Some(convert::node_name(state, moved.to)),
+        refusals: Vec::new(),
+    });
+    let stuck = foreseen.stuck.iter().map(|stuck| Move {
+        vm: stuck.name.clone(),
+        vm_id: stuck.vm.0,
+        from: convert::node_name(state, stuck.from),
+        to: None,
+        refusals: stuck.refusals.iter().map(|reason| convert::host_reason(state, reason)).collect(),
+    });
+    let names = |ids: &[NodeId]| ids.iter().map(|id| convert::node_name(state, *id)).collect();
+    let (fits, stranded) = (foreseen.moves.len() as u64, foreseen.stuck.len() as u64);
+    WhatIf {
+        lose: names(lose),
+        drain: names(drain),
+        summary: summary(fits, stranded),
+        vms: moved.chain(stuck).collect(),
+        fits,
+        stranded,
+        revision: state.revision.0,
+    }
+}
+
+fn summary(fits: u64, stranded: u64) -> String {
+    match (fits, stranded) {
+        (0, 0) => "no VM is there".to_owned(),
+        (fits, 0) => format!("all {fits} VMs would fit elsewhere"),
+        (fits, stranded) => format!("{stranded} of {} VMs would fit nowhere", fits + stranded),
+    }
+}
