@@ -1,7 +1,9 @@
 //! One weigher's part in a decision: its multiplier on every host. Weighers that count nowhere have none.
 
+use holm_model::State;
+
 use crate::host::Host;
-use crate::policy::Policy;
+use crate::policy::{Policy, Weighing};
 use crate::weigher::Weigher;
 
 /// A weigher that counts somewhere.
@@ -18,14 +20,13 @@ enum Multipliers {
 
 impl<'p> Column<'p> {
     /// The columns of `policy` over `hosts`.
-    pub fn all(policy: &'p Policy, hosts: &[Host<'_>]) -> Vec<Self> {
-        let in_aggregates = hosts.iter().any(|host| !host.aggregates.is_empty());
-        let column = |weighing: &'p crate::policy::Weighing| {
-            let multipliers = if in_aggregates {
-                let each = hosts.iter().map(|host| weighing.multiplier_thousandths(host));
-                Multipliers::of(each.collect())
+    pub fn all(policy: &'p Policy, state: &State, hosts: &[Host<'_>]) -> Vec<Self> {
+        let column = |weighing: &'p Weighing| {
+            let overridden = state.aggregates.values().any(|aggregate| weighing.is_overridden_by(aggregate));
+            let multipliers = if overridden {
+                Multipliers::PerHost(hosts.iter().map(|host| weighing.multiplier_thousandths(host)).collect())
             } else {
-                Multipliers::Same(hosts.first().map_or(0, |host| weighing.multiplier_thousandths(host)))
+                Multipliers::Same(weighing.default_multiplier_thousandths())
             };
             let counts = !matches!(multipliers, Multipliers::Same(0));
             counts.then_some(Self { weigher: weighing.weigher.as_ref(), multipliers })
@@ -38,15 +39,6 @@ impl<'p> Column<'p> {
         match &self.multipliers {
             Multipliers::Same(multiplier) => *multiplier,
             Multipliers::PerHost(each) => each[host],
-        }
-    }
-}
-
-impl Multipliers {
-    fn of(each: Vec<i64>) -> Self {
-        match each.first() {
-            Some(first) if each.iter().any(|multiplier| multiplier != first) => Self::PerHost(each),
-            first => Self::Same(first.copied().unwrap_or(0)),
         }
     }
 }

@@ -69,8 +69,10 @@ pub fn explain(state: &State, policy: &Policy, vm: &Vm) -> Explanation {
     let request = Request::new(state, &Placed::new(), vm);
     let mut hosts = Host::all(state);
     hosts.iter_mut().for_each(|host| host.without(vm));
-    let columns: Vec<Column<'_>> =
-        Column::all(policy, &hosts).into_iter().filter(|column| column.weigher.applies(&request)).collect();
+    let columns: Vec<Column<'_>> = Column::all(policy, state, &hosts)
+        .into_iter()
+        .filter(|column| column.weigher.applies(&request))
+        .collect();
     let mut ranges = vec![Range::EMPTY; columns.len()];
     let answers: Vec<_> = hosts
         .iter()
@@ -130,7 +132,7 @@ fn score(host: usize, columns: &[Column<'_>], ranges: &[Range], raw: &[i64]) -> 
     let weight = |((column, range), raw): ((&Column<'_>, &Range), &i64)| Weight {
         weigher: column.weigher.name().to_owned(),
         raw: *raw,
-        normalised_millionths: range.normalise(*raw),
+        normalised_millionths: range.scale().normalise(*raw),
         multiplier_thousandths: column.multiplier(host),
     };
     let weights: Vec<Weight> = columns.iter().zip(ranges).zip(raw).map(weight).collect();

@@ -16,8 +16,9 @@ pub struct Host<'a> {
     pub claimed: Cow<'a, Resources>,
     /// Its availability zone.
     pub zone: &'a str,
-    /// The aggregates it is in, by id.
-    pub aggregates: Vec<&'a Aggregate>,
+    /// The aggregates it is in, by id. Most hosts are in one at most: that one costs no allocation.
+    first_aggregate: Option<&'a Aggregate>,
+    more_aggregates: Vec<&'a Aggregate>,
     /// VMs with a claim here.
     pub vms: u32,
     /// Those of them that are being built: Nova's I/O operations.
@@ -57,18 +58,26 @@ impl<'a> Host<'a> {
             node,
             claimed: Cow::Borrowed(&node.allocated),
             zone: DEFAULT_ZONE,
-            aggregates: Vec::new(),
+            first_aggregate: None,
+            more_aggregates: Vec::new(),
             vms: 0,
             building: 0,
         }
     }
 
     fn join(&mut self, aggregate: &'a Aggregate) {
-        let has_zone = self.aggregates.iter().any(|aggregate| aggregate.zone().is_some());
+        let has_zone = self.aggregates().any(|aggregate| aggregate.zone().is_some());
         if let Some(zone) = aggregate.zone().filter(|_| !has_zone) {
             self.zone = zone;
         }
-        self.aggregates.push(aggregate);
+        match self.first_aggregate {
+            None => self.first_aggregate = Some(aggregate),
+            Some(_) => self.more_aggregates.push(aggregate),
+        }
+    }
+
+    fn aggregates(&self) -> impl Iterator<Item = &'a Aggregate> + Clone {
+        self.first_aggregate.into_iter().chain(self.more_aggregates.iter().copied())
     }
 
     pub fn id(&self) -> NodeId {
@@ -97,7 +106,7 @@ impl<'a> Host<'a> {
 
     /// Values of a metadata key over its aggregates as they stand.
     pub fn raw_metadata(&self, key: &str) -> impl Iterator<Item = &'a str> + Clone {
-        self.aggregates.iter().filter_map(move |aggregate| aggregate.metadata.get(key)).map(String::as_str)
+        self.aggregates().filter_map(move |aggregate| aggregate.metadata.get(key)).map(String::as_str)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The replicated policy, ready to decide with: filters in its order, and every weigher with its
 //! multiplier. Built from `State::scheduler` for each decision; it costs a microsecond.
 
+use holm_model::aggregate::Aggregate;
 use holm_model::feasible::Refusal;
 use holm_model::policy::{MULTIPLIER_MAX, SchedulerPolicy};
 
@@ -71,8 +72,22 @@ impl Weighing {
     pub fn multiplier_thousandths(&self, host: &Host<'_>) -> i64 {
         let overrides = host.raw_metadata(&self.key).map(|value| Decimal::parse(value.trim()));
         let least = overrides.reduce(|a, b| a.zip(b).map(|(a, b)| a.min(b))).flatten();
-        let multiplier = least.map_or(self.multiplier_thousandths, |least| least.thousandths(MULTIPLIER_MAX));
+        match least.map(|least| least.thousandths(MULTIPLIER_MAX)) {
+            Some(multiplier) if self.weigher.against() => -multiplier,
+            Some(multiplier) => multiplier,
+            None => self.default_multiplier_thousandths(),
+        }
+    }
+
+    /// How much it counts where no aggregate says otherwise.
+    pub fn default_multiplier_thousandths(&self) -> i64 {
+        let multiplier = self.multiplier_thousandths;
         if self.weigher.against() { -multiplier } else { multiplier }
+    }
+
+    /// Whether `aggregate` says otherwise, in words that may still be void.
+    pub fn is_overridden_by(&self, aggregate: &Aggregate) -> bool {
+        aggregate.metadata.contains_key(&self.key)
     }
 }
 

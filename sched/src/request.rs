@@ -21,12 +21,31 @@ pub struct Request<'a> {
     /// What it will claim.
     pub claim: Resources,
     pub image: Option<&'a Image>,
-    pub kernel: Option<&'a Image>,
+    /// What it boots from, image and kernel.
+    pub boots_from: Vec<Held>,
     pub group: Option<Group<'a>>,
     /// The VMs of `same_host`, each with its host if it has one.
     pub same_host: Vec<Mate<'a>>,
     /// The VMs of `different_host` likewise.
     pub different_host: Vec<Mate<'a>>,
+}
+
+/// Bytes that some hosts hold.
+#[derive(Clone, Debug)]
+pub struct Held {
+    pub size_bytes: u64,
+    /// Ascending; a flat copy, since every host is looked up.
+    holders: Vec<NodeId>,
+}
+
+impl Held {
+    fn of(image: &Image) -> Self {
+        Self { size_bytes: image.size_bytes, holders: image.holders.iter().copied().collect() }
+    }
+
+    pub fn is_on(&self, node: NodeId) -> bool {
+        self.holders.binary_search(&node).is_ok()
+    }
 }
 
 /// A VM that was named in a request.
@@ -83,7 +102,11 @@ impl<'a> Request<'a> {
             vm,
             claim: feasible::claim_of(spec),
             image: state.images.get(&spec.image),
-            kernel: spec.kernel.as_ref().and_then(|kernel| state.images.get(kernel)),
+            boots_from: std::iter::once(&spec.image)
+                .chain(&spec.kernel)
+                .filter_map(|image| state.images.get(image))
+                .map(Held::of)
+                .collect(),
             group: Group::of(state, placed, vm),
             same_host: mates(&spec.scheduling.same_host),
             different_host: mates(&spec.scheduling.different_host),

@@ -44,7 +44,7 @@ impl<'a> Batch<'a> {
         Self {
             state,
             policy,
-            columns: Column::all(policy, &hosts),
+            columns: Column::all(policy, state, &hosts),
             offered: (0..hosts.len()).collect(),
             hosts,
             withheld: Vec::new(),

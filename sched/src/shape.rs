@@ -91,8 +91,9 @@ impl<'a> Shape<'a> {
             if range.is_flat() {
                 continue;
             }
+            let scale = range.scale();
             for (score, at) in scores.iter_mut().zip(passing) {
-                let part = weighted(column.multiplier(*at), range.normalise(raw[*at]));
+                let part = weighted(column.multiplier(*at), scale.normalise(raw[*at]));
                 *score = score.saturating_add(part);
             }
         }

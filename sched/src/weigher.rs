@@ -49,20 +49,45 @@ impl Range {
         self.min >= self.max
     }
 
-    /// `raw` between 0 and [`ONE`]; 0 when all hosts weigh the same.
+    /// What brings raw weights of this range between 0 and [`ONE`].
+    pub fn scale(self) -> Scale {
+        let span = self.max.checked_sub(self.min).and_then(|span| u64::try_from(span).ok());
+        let reciprocal = span.and_then(|span| u64::MAX.checked_div(span)).unwrap_or(0);
+        Scale { range: self, span: span.unwrap_or(0), reciprocal }
+    }
+}
+
+/// Divides by one span for many hosts: a multiplication by its reciprocal and a correction, exact, since a
+/// division per host and weigher is most of what a decision costs.
+#[derive(Clone, Copy, Debug)]
+pub struct Scale {
+    range: Range,
+    /// 0 where it is wider than an `i64`.
+    span: u64,
+    reciprocal: u64,
+}
+
+impl Scale {
+    /// `raw` between 0 and [`ONE`], rounded down; 0 when all hosts weigh the same.
     pub fn normalise(&self, raw: i64) -> i64 {
-        let (Some(span), Some(offset)) = (self.max.checked_sub(self.min), raw.checked_sub(self.min)) else {
-            // Wider than an i64: the same formula in wide integers.
-            let span = i128::from(self.max) - i128::from(self.min);
-            let scaled = (i128::from(raw) - i128::from(self.min)) * i128::from(ONE) / span;
-            return i64::try_from(scaled).unwrap_or(ONE);
-        };
-        if span <= 0 {
+        if self.range.is_flat() {
             return 0;
         }
-        match offset.checked_mul(ONE) {
-            Some(scaled) => scaled / span,
-            None => i64::try_from(i128::from(offset) * i128::from(ONE) / i128::from(span)).unwrap_or(ONE),
+        let Range { min, max } = self.range;
+        let offset = raw.checked_sub(min).and_then(|offset| offset.checked_mul(ONE));
+        match offset.and_then(|scaled| u64::try_from(scaled).ok()) {
+            Some(scaled) if self.span > 0 => {
+                // Never too great, and too small by one at most: the reciprocal is rounded down.
+                let high = (u128::from(scaled) * u128::from(self.reciprocal)) >> 64;
+                let quotient = high as u64;
+                let rest = scaled - quotient * self.span;
+                (quotient + u64::from(rest >= self.span)) as i64
+            }
+            _ => {
+                // Wider than an i64: the same formula in wide integers.
+                let (span, offset) = (i128::from(max) - i128::from(min), i128::from(raw) - i128::from(min));
+                i64::try_from(offset * i128::from(ONE) / span).unwrap_or(ONE)
+            }
         }
     }
 }
@@ -95,9 +120,24 @@ mod tests {
             (&[0, i64::MAX], i64::MAX, ONE),
             (&[i64::MIN, i64::MAX], i64::MAX, ONE),
             (&[i64::MIN, i64::MAX], i64::MIN, 0),
+            (&[0, 1], 1, ONE),
+            (&[0, 999_999_999_999], 999_999_999_998, 999_999),
+            (&[5, 9_223_372_036_854], 9_223_372_036_853, 999_999),
+            (&[5, 9_223_372_036_859], 9_223_372_036_858, 999_999),
         ];
         for (raw, of, expected) in cases {
-            assert_eq!(range(raw).normalise(*of), *expected, "{of} of {raw:?}");
+            assert_eq!(range(raw).scale().normalise(*of), *expected, "{of} of {raw:?}");
+        }
+    }
+
+    #[test]
+    fn scaling_is_exactly_the_division() {
+        for span in (1..200u64).chain([4096, 65_537, 999_983, 1 << 40, (1 << 43) - 1]) {
+            let scale = range(&[0, span as i64]).scale();
+            for offset in (0..=span.min(300)).chain([span / 3, span / 2, span - span / 7, span]) {
+                let exact = u128::from(offset) * ONE as u128 / u128::from(span);
+                assert_eq!(scale.normalise(offset as i64) as u128, exact, "{offset} of {span}");
+            }
         }
     }
 

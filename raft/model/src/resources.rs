@@ -183,7 +183,11 @@ impl Inventory {
 
     /// `(total - reserved) × ratio`, rounded down: Placement's capacity.
     pub fn capacity(&self) -> u64 {
-        let usable = u128::from(self.total.saturating_sub(self.reserved));
-        u64::try_from(usable * u128::from(self.allocation_ratio_thousandths) / 1000).unwrap_or(u64::MAX)
+        let (usable, ratio) = (self.total.saturating_sub(self.reserved), self.allocation_ratio_thousandths);
+        match usable.checked_mul(ratio) {
+            Some(thousandths) => thousandths / 1000,
+            // The same in wide integers, which are slow: this is asked of every host for every VM.
+            None => u64::try_from(u128::from(usable) * u128::from(ratio) / 1000).unwrap_or(u64::MAX),
+        }
     }
 }

@@ -22,9 +22,6 @@ impl Filter for AggregateImagePropertiesIsolation {
     }
 
     fn check(&self, request: &Request<'_>, host: &Host<'_>) -> Result<(), Refusal> {
-        if host.aggregates.is_empty() {
-            return Ok(());
-        }
         // An empty property is none, as in Nova.
         for (property, value) in request.vm.spec.image_properties.iter().filter(|(_, v)| !v.is_empty()) {
             let mut options = host.metadata(property).peekable();

@@ -15,12 +15,11 @@ impl Weigher for ImageLocality {
     }
 
     fn applies(&self, request: &Request<'_>) -> bool {
-        request.image.is_some() || request.kernel.is_some()
+        !request.boots_from.is_empty()
     }
 
     fn weigh(&self, request: &Request<'_>, host: &Host<'_>) -> i64 {
-        let images = request.image.iter().chain(&request.kernel);
-        let held = images.filter(|image| image.holders.contains(&host.node.id));
-        held.fold(0, |sum: i64, image| sum.saturating_add_unsigned(image.size_bytes))
+        let here = request.boots_from.iter().filter(|held| held.is_on(host.node.id));
+        here.fold(0, |sum: i64, held| sum.saturating_add_unsigned(held.size_bytes))
     }
 }
