@@ -1,6 +1,8 @@
 //! Bad input: every case is refused with a problem that names the field, and nothing has changed.
 
 mod daemon;
+#[path = "http_bad_input/placement.rs"]
+mod placement;
 
 use bytes::Bytes;
 use daemon::Daemon;
@@ -260,11 +262,26 @@ async fn visible(daemon: &Daemon) -> Value {
         .as_array()
         .into_iter()
         .flatten()
-        .map(|node| json!([node["id"], node["name"], node["enabled"], node["inventory"]["VCPU"]["used"]]))
+        .map(|node| {
+            json!([
+                node["id"],
+                node["name"],
+                node["enabled"],
+                node["inventory"]["VCPU"],
+                node["labels"],
+                node["taints"]
+            ])
+        })
         .collect();
     let (vms, flavors, images) =
         (items("/v1/vms").await, items("/v1/flavors").await, items("/v1/images").await);
-    json!({"vms": vms, "flavors": flavors, "images": images, "nodes": nodes})
+    let policy = daemon.get("/v1/scheduler").await.expect(200).json;
+    let (aggregates, groups, quotas) =
+        (items("/v1/aggregates").await, items("/v1/server-groups").await, items("/v1/quotas").await);
+    json!({
+        "vms": vms, "flavors": flavors, "images": images, "nodes": nodes,
+        "aggregates": aggregates, "groups": groups, "quotas": quotas, "policy": policy,
+    })
 }
 
 fn stored(daemon: &Daemon) -> usize {
@@ -284,7 +301,14 @@ async fn furnished() -> Daemon {
     daemon.send(Method::POST, "/v1/flavors", &headers, body).await.expect(201);
     daemon.send(Method::POST, IMAGE, &[], kernel()).await.expect(201);
     daemon.post("/v1/vms", vm("web", "small", "guest")).await.expect(202);
+    let rack = json!({"name": "rack", "nodes": ["n1"], "metadata": {"availability_zone": "rack-a"}});
+    daemon.post("/v1/aggregates", rack).await.expect(201);
+    daemon.post("/v1/server-groups", json!({"name": "pair", "policy": "affinity"})).await.expect(201);
+    let mut duo = vm("duo", "small", "guest");
+    (duo["group"], duo["availability_zone"]) = (json!("pair"), json!("rack-a"));
+    daemon.post("/v1/vms", duo).await.expect(202);
     daemon.until_status("web", "ACTIVE").await;
+    daemon.until_status("duo", "ACTIVE").await;
     daemon
 }
 
@@ -292,7 +316,8 @@ async fn furnished() -> Daemon {
 async fn bad_input_is_refused_by_name_and_changes_nothing() {
     let daemon = furnished().await;
     let before = visible(&daemon).await;
-    let groups = [names_and_sizes(), references_and_states(), requests_as_such(), images()];
+    let groups =
+        [names_and_sizes(), references_and_states(), requests_as_such(), images(), placement::cases()];
     let mut wrong = Vec::new();
     for case in groups.into_iter().flatten() {
         wrong.extend(tried(&daemon, case, &before).await);

@@ -123,6 +123,16 @@ impl Daemon {
         self.send(Method::POST, path, &json, body.to_string().into()).await
     }
 
+    pub async fn put(&self, path: &str, body: Value) -> Answer {
+        let json = [("content-type", "application/json")];
+        self.send(Method::PUT, path, &json, body.to_string().into()).await
+    }
+
+    pub async fn patch(&self, path: &str, body: Value) -> Answer {
+        let json = [("content-type", "application/json")];
+        self.send(Method::PATCH, path, &json, body.to_string().into()).await
+    }
+
     pub async fn send(&self, method: Method, path: &str, headers: &[(&str, &str)], body: Bytes) -> Answer {
         self.try_send(method, path, headers, body).await.expect("the daemon answers")
     }

@@ -1,0 +1,218 @@
+//! Bad input about placement: the scheduler's policy, aggregates, groups, quotas, selectors, batches,
+//! questions. The cluster has the VM `duo` in the group `pair` and the zone `rack-a` of the aggregate `rack`.
+
+use hyper::Method;
+use serde_json::{Value, json};
+
+use super::{Case, vm};
+
+pub fn cases() -> Vec<Case> {
+    [policy(), nodes_and_aggregates(), groups_and_quotas(), vms(), questions()]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn put(path: &str, body: Value, status: u16, code: &'static str, field: Option<&'static str>) -> Case {
+    Case::new(Method::PUT, path, status, code, field).json(&body.to_string())
+}
+
+fn patch(path: &str, body: Value, status: u16, code: &'static str, field: Option<&'static str>) -> Case {
+    Case::new(Method::PATCH, path, status, code, field).json(&body.to_string())
+}
+
+fn policy() -> Vec<Case> {
+    let invalid = |body, field| put("/v1/scheduler", body, 422, "invalid_field", Some(field));
+    vec![
+        invalid(json!({"filters": ["Horoscope"]}), "filters"),
+        invalid(json!({"filters": ["ComputeStatus"]}), "filters"),
+        invalid(json!({"filters": []}), "filters"),
+        invalid(json!({"filters": "Capacity"}), "filters"),
+        invalid(json!({"weighers": {"Horoscope": 1}}), "weighers"),
+        invalid(json!({"weighers": {"Ram": null}}), "weighers.Ram"),
+        invalid(json!({"weighers": {"Ram": "NaN"}}), "weighers.Ram"),
+        invalid(json!({"weighers": {"Ram": 1e300}}), "weighers.Ram"),
+        invalid(json!({"weighers": {"Ram": 1_000_001}}), "weighers"),
+        invalid(json!({"weighers": {"Ram": 0.0001}}), "weighers.Ram"),
+        invalid(json!({"max_instances_per_host": 0}), "max_instances_per_host"),
+        invalid(json!({"max_io_ops_per_host": -1}), "max_io_ops_per_host"),
+        put("/v1/scheduler", json!({"filter": []}), 422, "unknown_field", Some("filter")),
+        put("/v1/scheduler", json!({}), 412, "revision_mismatch", Some("If-Match"))
+            .header("if-match", "\"999\""),
+        Case::new(Method::PUT, "/v1/scheduler", 400, "malformed_json", None)
+            .json("{\"weighers\":{\"Ram\":1e400}}"),
+        Case::new(Method::PUT, "/v1/scheduler", 400, "malformed_json", None)
+            .json("{\"weighers\":{\"Ram\":NaN}}"),
+    ]
+}
+
+fn nodes_and_aggregates() -> Vec<Case> {
+    let node = |body, field| patch("/v1/nodes/n1", body, 422, "invalid_field", Some(field));
+    let aggregates = "/v1/aggregates";
+    let in_use = |body| patch("/v1/aggregates/rack", body, 409, "in_use", None);
+    vec![
+        node(json!({"labels": {"a b": "x"}}), "labels"),
+        node(json!({"labels": {"a": "x\ny"}}), "labels"),
+        node(json!({"labels": {"a": "x"}, "enabled": true}), "labels"),
+        node(json!({"taints": [{"key": "a", "effect": "NoExecute"}]}), "taints[0].effect"),
+        node(json!({"taints": [{"key": "", "effect": "NoSchedule"}]}), "taints"),
+        node(json!({"traits": ["a b"]}), "traits"),
+        node(json!({"inventory": {"gpu": {"total": 1}}}), "inventory"),
+        node(json!({"inventory": {"CUSTOM_": {"total": 1}}}), "inventory"),
+        node(json!({"inventory": {"VCPU": {"total": -1}}}), "inventory.VCPU.total"),
+        node(json!({"inventory": {"VCPU": {"allocation_ratio": 0}}}), "inventory.VCPU.allocation_ratio"),
+        node(json!({"inventory": {"VCPU": {"allocation_ratio": -4.0}}}), "inventory.VCPU.allocation_ratio"),
+        node(json!({"inventory": {"VCPU": {"allocation_ratio": 1e9}}}), "inventory"),
+        node(json!({"inventory": {"VCPU": {"min_unit": 4, "max_unit": 2}}}), "inventory"),
+        node(json!({"inventory": {"VCPU": {"step_size": 0}}}), "inventory"),
+        patch("/v1/nodes/n1", json!({}), 422, "missing_field", Some("enabled")),
+        patch("/v1/nodes/n9", json!({"labels": {"a": "b"}}), 404, "not_found", None),
+        Case::post(aggregates, json!({"name": "rack"}), 409, "name_taken", Some("name")),
+        Case::post(aggregates, json!({"name": "a b"}), 422, "invalid_field", Some("name")),
+        Case::post(aggregates, json!({}), 422, "missing_field", Some("name")),
+        Case::post(
+            aggregates,
+            json!({"name": "a", "nodes": ["n9"]}),
+            422,
+            "unknown_reference",
+            Some("nodes"),
+        ),
+        Case::post(
+            aggregates,
+            json!({"name": "a", "metadata": {"availability_zone": "a b"}}),
+            422,
+            "invalid_field",
+            Some("metadata.availability_zone"),
+        ),
+        Case::post(
+            aggregates,
+            json!({"name": "a", "nodes": ["n1"], "metadata": {"availability_zone": "rack-b"}}),
+            422,
+            "invalid_field",
+            Some("nodes"),
+        ),
+        in_use(json!({"remove_nodes": ["n1"]})),
+        in_use(json!({"metadata": {"availability_zone": "rack-b"}})),
+        in_use(json!({"metadata": {"availability_zone": null}})),
+        Case::new(Method::DELETE, "/v1/aggregates/rack", 409, "in_use", None),
+        Case::new(Method::DELETE, "/v1/aggregates/nope", 404, "not_found", None),
+    ]
+}
+
+fn groups_and_quotas() -> Vec<Case> {
+    let groups = "/v1/server-groups";
+    let invalid = |body, field| Case::post(groups, body, 422, "invalid_field", Some(field));
+    let quota = |body, field| put("/v1/quotas/default", body, 422, "invalid_field", Some(field));
+    vec![
+        invalid(json!({"name": "a", "policy": "nearby"}), "policy"),
+        invalid(json!({"name": "a b", "policy": "affinity"}), "name"),
+        invalid(json!({"name": "a", "policy": "affinity", "max_server_per_host": 2}), "max_server_per_host"),
+        invalid(
+            json!({"name": "a", "policy": "anti-affinity", "max_server_per_host": 0}),
+            "max_server_per_host",
+        ),
+        Case::post(groups, json!({"name": "a"}), 422, "missing_field", Some("policy")),
+        Case::post(groups, json!({"name": "pair", "policy": "affinity"}), 409, "name_taken", Some("name")),
+        patch("/v1/server-groups/pair", json!({"policy": "affinity"}), 422, "unknown_field", Some("policy")),
+        Case::new(Method::DELETE, "/v1/server-groups/pair", 409, "in_use", None),
+        Case::new(Method::GET, "/v1/server-groups/nope", 404, "not_found", None),
+        quota(json!({"limits": {"GPU": 1}}), "limits"),
+        quota(json!({"limits": {"VCPU": -1}}), "limits.VCPU"),
+        quota(json!({"limits": {"VMS": 1.5}}), "limits.VMS"),
+        put("/v1/quotas/default", json!({}), 422, "missing_field", Some("limits")),
+        put("/v1/quotas/other", json!({"limits": {}}), 404, "not_found", None),
+    ]
+}
+
+fn vms() -> Vec<Case> {
+    let with = |key: &str, value: Value| {
+        let mut body = vm("a", "small", "guest");
+        body[key] = value;
+        body
+    };
+    let invalid =
+        |key, value, field| Case::post("/v1/vms", with(key, value), 422, "invalid_field", Some(field));
+    let unknown = |key, value| Case::post("/v1/vms", with(key, value), 422, "unknown_reference", Some(key));
+    let selector = |value, field| invalid("node_selector", json!([value]), field);
+    let mut both = with("same_host", json!(["web"]));
+    both["different_host"] = json!(["web"]);
+    let mut crowd = vm(&"a".repeat(62), "small", "guest");
+    crowd["count"] = json!(10);
+    vec![
+        selector(json!("disk ~ nvme"), "node_selector[0]"),
+        selector(json!("disk in nvme"), "node_selector[0]"),
+        selector(json!("cores > many"), "node_selector"),
+        selector(json!(7), "node_selector[0]"),
+        selector(json!({"key": "disk", "operator": "Like"}), "node_selector[0].operator"),
+        selector(json!({"key": "disk", "operator": "In"}), "node_selector"),
+        selector(json!({"key": "disk", "operator": "Exists", "values": ["x"]}), "node_selector"),
+        invalid("tolerations", json!([{"value": "yes"}]), "tolerations"),
+        invalid("tolerations", json!([{"effect": "NoExecute"}]), "tolerations[0].effect"),
+        invalid("availability_zone", json!("mars"), "availability_zone"),
+        invalid("near", json!("10.1.0.0"), "near"),
+        invalid("near", json!("10.1.0.0/33"), "near"),
+        invalid("priority", json!(1_000_001), "priority"),
+        invalid("priority", json!("high"), "priority"),
+        invalid("count", json!(0), "count"),
+        invalid("count", json!(1001), "count"),
+        invalid("atomic", json!(true), "atomic"),
+        invalid("different_host", json!(vec!["web"; 65]), "different_host"),
+        Case::post("/v1/vms", both, 422, "invalid_field", Some("same_host")),
+        Case::post("/v1/vms", crowd, 422, "invalid_field", Some("name")),
+        unknown("group", json!("nope")),
+        unknown("different_host", json!(["nope"])),
+        unknown("same_host", json!(["nope"])),
+        Case::post(
+            "/v1/vms?dry_run=true",
+            with("group", json!("nope")),
+            422,
+            "unknown_reference",
+            Some("group"),
+        ),
+        Case::post("/v1/vms?dry_run=true", vm("web", "small", "guest"), 409, "name_taken", Some("name")),
+        Case::post(
+            "/v1/vms?dry_run=perhaps",
+            vm("a", "small", "guest"),
+            400,
+            "invalid_query",
+            Some("dry_run"),
+        ),
+    ]
+}
+
+fn questions() -> Vec<Case> {
+    let query = |path: &str, field| Case::new(Method::GET, path, 400, "invalid_query", Some(field));
+    vec![
+        query("/v1/what-if", "lose"),
+        query("/v1/what-if?lose=n9", "lose"),
+        query("/v1/what-if?drain=n9", "drain"),
+        query("/v1/what-if?lose=n1&drain=n1", "drain"),
+        query("/v1/what-if?lose=n1&loose=n1", "loose"),
+        query("/v1/allocation-candidates", "flavor"),
+        query("/v1/allocation-candidates?flavor=nope", "flavor"),
+        Case::new(
+            Method::POST,
+            "/v1/images?name=a&kind=kernel&property=x",
+            400,
+            "invalid_query",
+            Some("property"),
+        )
+        .bytes("x"),
+        Case::new(
+            Method::POST,
+            "/v1/images?name=a&kind=kernel&property=x=1&property=x=2",
+            400,
+            "invalid_query",
+            Some("property"),
+        )
+        .bytes("x"),
+        Case::new(
+            Method::POST,
+            "/v1/images?name=a&kind=kernel&property=a%20b=1",
+            422,
+            "invalid_field",
+            Some("property"),
+        )
+        .bytes("x"),
+    ]
+}

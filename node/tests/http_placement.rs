@@ -1,0 +1,171 @@
+//! Placement through REST on one node: what operators say of nodes, quotas, batches, dry runs, the policy.
+
+mod daemon;
+
+use daemon::Daemon;
+use holm_vmm::test_guest;
+use hyper::Method;
+use serde_json::{Value, json};
+
+async fn furnished() -> Daemon {
+    let daemon = Daemon::first().await;
+    daemon.post("/v1/flavors", json!({"name": "small", "vcpus": 1, "memory_mib": 64})).await.expect(201);
+    let kernel = test_guest::elf(test_guest::Variant::Banner);
+    let image = "/v1/images?name=guest&kind=kernel&property=hw_architecture=amd64&property=os=a%3Db";
+    daemon.send(Method::POST, image, &[], kernel.into()).await.expect(201);
+    daemon
+}
+
+fn vm(name: &str, more: Value) -> Value {
+    let mut body = json!({"name": name, "flavor": "small", "image": "guest"});
+    for (key, value) in more.as_object().into_iter().flatten() {
+        body[key] = value.clone();
+    }
+    body
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_operator_says_of_a_node_counts_and_can_be_taken_back() {
+    let daemon = furnished().await;
+    let node = daemon
+        .patch(
+            "/v1/nodes/n1",
+            json!({
+                "labels": {"disk": "nvme", "rack": "a"},
+                "taints": [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}],
+                "traits": ["CUSTOM_QUIET"],
+                "inventory": {"VCPU": {"total": 3, "allocation_ratio": 1.5, "max_unit": 2}, "CUSTOM_GPU": {"total": 2}},
+            }),
+        )
+        .await
+        .expect(200)
+        .json;
+    assert_eq!(node["labels"], json!({"disk": "nvme", "rack": "a"}));
+    assert_eq!(node["inventory"]["VCPU"]["capacity"], 4);
+    assert_eq!(node["inventory"]["VCPU"]["max_unit"], 2);
+    assert_eq!(node["inventory"]["CUSTOM_GPU"]["capacity"], 2);
+    assert_eq!(node["capabilities"]["hypervisor_type"], "simulated");
+    assert_eq!(node["traits"], json!(["CUSTOM_QUIET"]));
+
+    let untolerated = daemon.post("/v1/vms?dry_run=true", vm("a", json!({}))).await.expect(200).json;
+    assert_eq!(untolerated["hosts"][0]["by"], "Taints");
+    let tolerated =
+        vm("a", json!({"tolerations": [{"key": "gpu"}], "node_selector": ["disk in (nvme,ssd)"]}));
+    daemon.post("/v1/vms", tolerated).await.expect(202);
+    let placed = daemon.until_status("a", "ACTIVE").await;
+    assert_eq!(
+        placed["scheduling"]["node_selector"],
+        json!([{"key": "disk", "operator": "In", "values": ["nvme", "ssd"]}])
+    );
+    assert_eq!(placed["decision"]["chosen"], "n1");
+    assert!(placed["decision"]["seen"].as_u64() < placed["decision"]["revision"].as_u64());
+
+    let node = daemon
+        .patch(
+            "/v1/nodes/n1",
+            json!({"labels": {"disk": null}, "taints": [], "traits": [], "inventory": {"VCPU": null, "CUSTOM_GPU": null}}),
+        )
+        .await
+        .expect(200)
+        .json;
+    assert_eq!(node["labels"], json!({"rack": "a"}));
+    assert_eq!((node["taints"].clone(), node["inventory_overrides"].clone()), (json!([]), json!({})));
+    assert_eq!(node["inventory"].get("CUSTOM_GPU"), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quota_is_refused_with_its_numbers_and_a_batch_takes_what_there_is() {
+    let daemon = furnished().await;
+    let quota =
+        daemon.put("/v1/quotas/default", json!({"limits": {"VMS": 3, "VCPU": 8}})).await.expect(200).json;
+    assert_eq!(quota["classes"]["VMS"], json!({"used": 0, "limit": 3}));
+
+    let all = vm("web", json!({"count": 5, "atomic": true}));
+    let refused = daemon.post("/v1/vms", all).await.expect(409).json;
+    assert_eq!(refused["code"], "quota_exceeded");
+    assert_eq!(
+        refused["quota"],
+        json!({"project": "default", "class": "VMS", "wanted": 1, "used": 3, "limit": 3})
+    );
+    assert_eq!(daemon.get("/v1/vms").await.json["items"], json!([]));
+
+    let headers = [("content-type", "application/json"), ("idempotency-key", "batch")];
+    let some = vm("web", json!({"count": 5})).to_string();
+    for duplicate in ["", "true"] {
+        let answer = daemon.send(Method::POST, "/v1/vms", &headers, some.clone().into()).await.expect(202);
+        let names = |list: &Value| -> Vec<String> {
+            let items = list.as_array().into_iter().flatten();
+            items.map(|item| item["name"].as_str().unwrap_or_default().to_owned()).collect()
+        };
+        assert_eq!(names(&answer.json["items"]), ["web-1", "web-2", "web-3"]);
+        assert_eq!(names(&answer.json["refused"]), ["web-4", "web-5"]);
+        assert_eq!(answer.json["refused"][0]["code"], "quota_exceeded");
+        assert_eq!(answer.header("holm-duplicate"), duplicate);
+    }
+    let quota = daemon.get("/v1/quotas").await.json["items"][0].clone();
+    assert_eq!(quota["classes"]["VMS"], json!({"used": 3, "limit": 3}));
+
+    let lifted = daemon.put("/v1/quotas/default", json!({"limits": {"VMS": null}})).await.expect(200).json;
+    assert_eq!(lifted["classes"]["VMS"], json!({"used": 3, "limit": null}));
+    daemon.post("/v1/vms", vm("more", json!({}))).await.expect(202);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dry_run_explains_and_creates_nothing() {
+    let daemon = furnished().await;
+    let revision = daemon.get("/v1/vms").await.json["revision"].clone();
+    let fits = daemon.post("/v1/vms?dry_run=true", vm("a", json!({"count": 2}))).await.expect(200).json;
+    assert_eq!((fits["dry_run"].clone(), fits["hosts"][0]["verdict"].clone()), (json!(true), json!("fits")));
+    assert_eq!(fits["placements"], json!([{"vm": "a-1", "node": "n1"}, {"vm": "a-2", "node": "n1"}]));
+    assert_eq!(daemon.get("/v1/vms").await.json["items"], json!([]));
+    assert_eq!(daemon.get("/v1/vms").await.json["revision"], revision);
+
+    // A class that nobody has is explained, not refused; what is created waits, and says why.
+    let gpu =
+        json!({"name": "gpu", "vcpus": 1, "memory_mib": 64, "extra_specs": {"resources:CUSTOM_GPU": "1"}});
+    daemon.post("/v1/flavors", gpu).await.expect(201);
+    let body = vm("g", json!({"flavor": "gpu"}));
+    let explained = daemon.post("/v1/vms?dry_run=true", body.clone()).await.expect(200).json;
+    assert_eq!(explained["hosts"][0]["by"], "Capacity");
+    assert_eq!(explained["hosts"][0]["message"], "CUSTOM_GPU: the node has none");
+    let candidates = daemon.get("/v1/allocation-candidates?flavor=gpu").await.expect(200).json;
+    assert_eq!(
+        (candidates["candidates"].clone(), candidates["refusals"][0]["by"].clone()),
+        (json!([]), json!("Capacity"))
+    );
+    let candidates = daemon.get("/v1/allocation-candidates?flavor=small").await.expect(200).json;
+    assert_eq!(candidates["claim"], json!({"VCPU": 1, "MEMORY_MB": 80}));
+    assert_eq!(candidates["candidates"][0]["node"], "n1");
+
+    daemon.post("/v1/vms", body).await.expect(202);
+    daemon
+        .until("it says why it waits", async |daemon| {
+            let vm = daemon.get("/v1/vms/g").await.json;
+            (vm["refusals"][0]["message"] == "CUSTOM_GPU: the node has none").then_some(())
+        })
+        .await;
+    daemon.patch("/v1/nodes/n1", json!({"inventory": {"CUSTOM_GPU": {"total": 1}}})).await.expect(200);
+    daemon.until_status("g", "ACTIVE").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_policy_is_replaced_as_a_whole_and_reset() {
+    let daemon = furnished().await;
+    let before = daemon.get("/v1/scheduler").await.expect(200);
+    let mut filters: Vec<Value> = before.json["filters"].as_array().cloned().unwrap_or_default();
+    filters.push(json!("NumInstances"));
+    let body = json!({"filters": filters, "weighers": {"Ram": -1.5}, "max_instances_per_host": 1});
+    let set = daemon.put("/v1/scheduler", body.clone()).await.expect(200).json;
+    assert_eq!(set["weighers"], json!({"Ram": -1.5}));
+    let stale = [("content-type", "application/json"), ("if-match", before.header("etag"))];
+    daemon.send(Method::PUT, "/v1/scheduler", &stale, body.to_string().into()).await.expect(412);
+
+    daemon.post("/v1/vms", vm("one", json!({}))).await.expect(202);
+    daemon.until_status("one", "ACTIVE").await;
+    let second = daemon.post("/v1/vms?dry_run=true", vm("two", json!({}))).await.expect(200).json;
+    assert_eq!(second["hosts"][0]["by"], "NumInstances");
+
+    let reset = daemon.send(Method::DELETE, "/v1/scheduler", &[], Default::default()).await.expect(200).json;
+    assert_eq!(reset["filters"], before.json["filters"]);
+    assert_eq!(reset["weighers"], before.json["weighers"]);
+}
