@@ -2,10 +2,14 @@
 //! no file, no network and no clock; the commands do the rest. `--help` of every command is kept as a
 //! golden file, so a change here shows in review.
 
+pub mod aggregate;
 pub mod dev;
 pub mod flavor;
+pub mod group;
 pub mod image;
 pub mod node;
+pub mod quota;
+pub mod scheduler;
 pub mod value;
 pub mod vm;
 
@@ -63,6 +67,21 @@ pub enum Noun {
     /// What VMs boot from.
     #[command(subcommand)]
     Image(image::Verb),
+    /// Nodes with something in common, and the zones they make.
+    #[command(subcommand)]
+    Aggregate(aggregate::Verb),
+    /// VMs that are kept together or apart.
+    #[command(subcommand)]
+    Group(group::Verb),
+    /// Availability zones; aggregates make them.
+    #[command(subcommand)]
+    Az(AzVerb),
+    /// The policy by which VMs are placed.
+    #[command(subcommand)]
+    Scheduler(scheduler::Verb),
+    /// How much a project may hold.
+    #[command(subcommand)]
+    Quota(quota::Verb),
     /// The cluster as a whole.
     #[command(subcommand)]
     Cluster(ClusterVerb),
@@ -83,6 +102,22 @@ pub enum Noun {
 pub enum ClusterVerb {
     /// Shows the cluster, its members, its leader and what is wrong.
     Status,
+    /// Says which VMs would fit where if nodes were lost or drained, and which would not. Nothing changes.
+    #[command(group(clap::ArgGroup::new("nodes").required(true).multiple(true)))]
+    WhatIf {
+        /// A node that would be gone; may be repeated.
+        #[arg(long, value_name = "NODE", group = "nodes")]
+        lose: Vec<String>,
+        /// A node that would be emptied; may be repeated.
+        #[arg(long, value_name = "NODE", group = "nodes")]
+        drain: Vec<String>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum AzVerb {
+    /// Lists the zones, with their nodes.
+    List,
 }
 
 #[derive(Debug, Args)]

@@ -31,6 +31,9 @@ use crate::error::Error;
 /// How long one request is tried before the operator is told.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How often a change is made anew because the record changed meanwhile.
+const AMEND_TRIES: u32 = 10;
+
 /// A client of one cluster.
 pub struct Client {
     endpoints: Vec<Endpoint>,
@@ -154,10 +157,47 @@ impl Client {
         body: &impl Serialize,
         look: &str,
     ) -> Result<T, Error> {
+        self.write_matching(None, method, target, body, look).await
+    }
+
+    /// Reads the record at `target`, makes a change from it and writes that, again from the beginning when
+    /// somebody else changed the record in between.
+    ///
+    /// # Errors
+    /// As [`Client::get`] and [`Client::write`], and what `change` refuses.
+    pub async fn amend<R: DeserializeOwned, B: Serialize>(
+        &self,
+        method: Method,
+        target: &str,
+        look: &str,
+        revision: impl Fn(&R) -> u64,
+        change: impl Fn(&R) -> Result<B, Error>,
+    ) -> Result<R, Error> {
+        let mut tries = AMEND_TRIES;
+        loop {
+            let record: R = self.get(target).await?;
+            let body = change(&record)?;
+            tries -= 1;
+            match self.write_matching(Some(revision(&record)), method.clone(), target, &body, look).await {
+                Err(Error::Problem(problem))
+                    if problem.code == holm_api::Code::RevisionMismatch && tries > 0 => {}
+                outcome => return outcome,
+            }
+        }
+    }
+
+    async fn write_matching<T: DeserializeOwned>(
+        &self,
+        matching: Option<u64>,
+        method: Method,
+        target: &str,
+        body: &impl Serialize,
+        look: &str,
+    ) -> Result<T, Error> {
         let body = serde_json::to_vec(body).expect("the API's types are JSON");
         let body = if body == b"null" { Bytes::new() } else { Bytes::from(body) };
         let key = Some(Uuid::new_v4().to_string());
-        let call = Call { method, body, key, look: look.into(), ..Call::read(target) };
+        let call = Call { method, body, key, matching, look: look.into(), ..Call::read(target) };
         let answer = self.exchange(call).await?;
         self.parse(&answer)
     }

@@ -1,19 +1,25 @@
 //! One file a command, `commands/<noun>/<verb>.rs`: it takes what was typed, asks the API, prints the
 //! outcome. What every command needs is in [`Context`].
 
+mod aggregate;
+mod az;
 mod check;
 mod cluster;
 mod completion;
 mod dev;
 mod events;
 mod flavor;
+mod group;
 mod image;
+mod inventory;
 mod node;
+mod quota;
+mod scheduler;
 mod vm;
 
 use std::path::PathBuf;
 
-use crate::args::{Cli, ClusterVerb, Global, Noun};
+use crate::args::{AzVerb, Cli, ClusterVerb, Global, Noun};
 use crate::client::{Client, Endpoint};
 use crate::error::Error;
 use crate::output::Output;
@@ -52,6 +58,12 @@ async fn ask_cluster(cx: &Context, noun: Noun) -> Result<(), Error> {
         Noun::Node(verb) => node::run(cx, verb).await,
         Noun::Flavor(verb) => flavor::run(cx, verb).await,
         Noun::Image(verb) => Box::pin(image::run(cx, verb)).await,
+        Noun::Aggregate(verb) => aggregate::run(cx, verb).await,
+        Noun::Group(verb) => group::run(cx, verb).await,
+        Noun::Az(AzVerb::List) => az::list(cx).await,
+        Noun::Scheduler(verb) => scheduler::run(cx, verb).await,
+        Noun::Quota(verb) => quota::run(cx, verb).await,
+        Noun::Cluster(ClusterVerb::WhatIf { lose, drain }) => cluster::what_if::run(cx, &lose, &drain).await,
         Noun::Cluster(ClusterVerb::Status) => cluster::status::run(cx).await,
         Noun::Events(typed) => events::run(cx, &typed).await,
         Noun::Check => check::run(cx).await,

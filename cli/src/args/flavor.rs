@@ -2,6 +2,8 @@
 
 use clap::{Args, Subcommand};
 
+use super::value::key_value;
+
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     /// Creates a flavor.
@@ -34,13 +36,6 @@ pub struct Create {
     #[arg(long = "disk", visible_alias = "disk-gib", value_name = "GIB", default_value_t = 0)]
     pub disk_gib: u64,
     /// An extra requirement, as in Nova; may be repeated.
-    #[arg(long = "extra-spec", value_name = "KEY=VALUE", value_parser = key_value)]
+    #[arg(long = "extra-spec", visible_alias = "property", value_name = "KEY=VALUE", value_parser = key_value)]
     pub extra_specs: Vec<(String, String)>,
-}
-
-fn key_value(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        _ => Err(format!("`{text}` is not KEY=VALUE")),
-    }
 }

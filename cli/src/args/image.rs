@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::value::key_value;
+
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     /// Uploads a file as an image.
@@ -31,6 +33,9 @@ pub struct Import {
     /// What the file is; without it, told from its first bytes.
     #[arg(long, value_enum)]
     pub kind: Option<Kind>,
+    /// What the image needs of a host, such as `hw_architecture=x86_64`; may be repeated.
+    #[arg(long = "property", value_name = "KEY=VALUE", value_parser = key_value)]
+    pub properties: Vec<(String, String)>,
 }
 
 /// How a VMM uses the bytes.

@@ -1,4 +1,4 @@
-//! Values and options that several commands share: durations, and whether to wait.
+//! Values and options that several commands share: durations, whether to wait, keys with values, inventories.
 
 use std::time::Duration;
 
@@ -20,6 +20,67 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         _ => return Err(wrong()),
     };
     number.checked_mul(unit_ms).map(Duration::from_millis).ok_or_else(wrong)
+}
+
+/// `KEY=VALUE`.
+///
+/// # Errors
+/// A sentence that names the accepted form.
+pub fn key_value(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err(format!("`{text}` is not KEY=VALUE")),
+    }
+}
+
+/// A key to set, or with a `-` behind it, to remove.
+///
+/// # Errors
+/// A sentence that names the accepted forms.
+pub fn key_change(text: &str) -> Result<(String, Option<String>), String> {
+    match (text.split_once('='), text.strip_suffix('-')) {
+        (Some((key, value)), _) if !key.is_empty() => Ok((key.to_owned(), Some(value.to_owned()))),
+        (None, Some(key)) if !key.is_empty() => Ok((key.to_owned(), None)),
+        _ => Err(format!("`{text}` is neither KEY=VALUE, which sets a key, nor KEY-, which removes it")),
+    }
+}
+
+/// A number with decimals, as multipliers and ratios are.
+///
+/// # Errors
+/// What is no number, and what is one in name only (`NaN`, `inf`).
+pub fn decimal(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
+    number.ok_or_else(|| format!("`{text}` is not a number; write for example `1.5` or `-1`"))
+}
+
+/// What is offered of one resource class instead of what a node reports.
+#[derive(Debug, Args)]
+#[command(group(clap::ArgGroup::new("change").required(true).multiple(true)))]
+pub struct InventoryOptions {
+    /// VCPU, MEMORY_MB (in MiB), DISK_GB (in GiB), or a class of your own: CUSTOM_…
+    pub class: String,
+    /// How much there is.
+    #[arg(long, value_name = "N", group = "change")]
+    pub total: Option<u64>,
+    /// How much is kept for the host itself.
+    #[arg(long, value_name = "N", group = "change")]
+    pub reserved: Option<u64>,
+    /// Overcommit: 1 for none, 4 for four times.
+    #[arg(long, value_name = "RATIO", value_parser = decimal, group = "change")]
+    pub ratio: Option<f64>,
+    /// Least amount of one VM.
+    #[arg(long, value_name = "N", group = "change")]
+    pub min_unit: Option<u64>,
+    /// Greatest amount of one VM.
+    #[arg(long, value_name = "N", group = "change")]
+    pub max_unit: Option<u64>,
+    /// A VM's amount is a multiple of this.
+    #[arg(long, value_name = "N", group = "change")]
+    pub step_size: Option<u64>,
+    /// Go back to what the node reports.
+    #[arg(long, group = "change", conflicts_with_all = ["total", "reserved", "ratio", "min_unit", "max_unit", "step_size"])]
+    pub reset: bool,
 }
 
 /// Whether to wait for the outcome. Waiting is the default, on a terminal and in a pipe alike.
@@ -67,6 +128,26 @@ mod tests {
         assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
         assert_eq!(duration("15m"), Ok(Duration::from_secs(900)));
         assert_eq!(duration("2h"), Ok(Duration::from_secs(7200)));
+    }
+
+    #[test]
+    fn a_key_is_set_or_removed() {
+        let set = |key: &str, value: &str| Ok((key.to_owned(), Some(value.to_owned())));
+        assert_eq!(key_change("disk=nvme"), set("disk", "nvme"));
+        assert_eq!(key_change("disk="), set("disk", ""));
+        assert_eq!(key_change("a=b-"), set("a", "b-"));
+        assert_eq!(key_change("disk-"), Ok(("disk".to_owned(), None)));
+        for text in ["", "-", "=x", "disk"] {
+            assert!(key_change(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_number_is_a_number() {
+        assert_eq!(decimal("-1.5"), Ok(-1.5));
+        for text in ["NaN", "inf", "", "1,5", "1e999"] {
+            assert!(decimal(text).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
+use holm_api::{Requirement, Toleration};
 
 use super::value::{BoundedWait, Wait, duration};
 
@@ -59,7 +60,49 @@ pub struct Create {
     #[arg(long, value_enum, default_value_t = OnNoHost::Queue)]
     pub on_no_host: OnNoHost,
     #[command(flatten)]
+    pub scheduling: Scheduling,
+    /// Create so many, named NAME-1, NAME-2 …
+    #[arg(long, value_name = "N")]
+    pub count: Option<u32>,
+    /// With --count: create all of them or none; otherwise as many as there is quota for.
+    #[arg(long, requires = "count")]
+    pub atomic: bool,
+    /// Create nothing; say what each node's filters and weighers make of it.
+    #[arg(long)]
+    pub dry_run: bool,
+    #[command(flatten)]
     pub wait: BoundedWait,
+}
+
+/// What it asks of its host. Everything that is given must hold.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Placement")]
+pub struct Scheduling {
+    /// Only nodes of this availability zone.
+    #[arg(long = "az", value_name = "ZONE")]
+    pub availability_zone: Option<String>,
+    /// Only nodes whose labels are so: `gpu`, `!slow`, `disk = nvme`, `disk in (nvme,ssd)`, `cores > 8`; may be
+    /// repeated.
+    #[arg(long = "selector", value_name = "SELECTOR")]
+    pub selectors: Vec<Requirement>,
+    /// Put up with nodes tainted so: KEY, KEY=VALUE, KEY=VALUE:EFFECT, or `*` for every taint; may be repeated.
+    #[arg(long = "toleration", value_name = "TOLERATION")]
+    pub tolerations: Vec<Toleration>,
+    /// Join this server group, by name or id.
+    #[arg(long)]
+    pub group: Option<String>,
+    /// Not on a host with this VM; may be repeated.
+    #[arg(long, value_name = "VM")]
+    pub different_host: Vec<String>,
+    /// On a host with this VM, or with one of several; may be repeated.
+    #[arg(long, value_name = "VM")]
+    pub same_host: Vec<String>,
+    /// On a node whose API address lies in this network, where the filter SimpleCidrAffinity is on.
+    #[arg(long, value_name = "NETWORK")]
+    pub near: Option<String>,
+    /// Greater goes first when many wait.
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub priority: Option<i32>,
 }
 
 /// What happens when no host fits.

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use holm_api::{Code, Problem, header, problem};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use hyper::header::{ACCEPT, CONNECTION, CONTENT_TYPE, HOST, HeaderName, UPGRADE, USER_AGENT};
+use hyper::header::{ACCEPT, CONNECTION, CONTENT_TYPE, HOST, HeaderName, IF_MATCH, UPGRADE, USER_AGENT};
 use hyper::http::request::Builder;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use tokio::time::{sleep, timeout};
@@ -33,6 +33,8 @@ pub(super) struct Call {
     pub body: Bytes,
     /// Of a write.
     pub key: Option<String>,
+    /// Of a write: the revision the record must still have.
+    pub matching: Option<u64>,
     /// The command that shows whether a write happened.
     pub look: String,
     /// Leave the answer's body unread.
@@ -54,6 +56,7 @@ impl Call {
             target: target.into(),
             body: Bytes::new(),
             key: None,
+            matching: None,
             look: String::new(),
             open: false,
             upgrade: None,
@@ -67,6 +70,9 @@ impl Call {
         }
         if let Some(protocol) = self.upgrade {
             request = request.header(CONNECTION, "upgrade").header(UPGRADE, protocol);
+        }
+        if let Some(revision) = self.matching {
+            request = request.header(IF_MATCH, format!("\"{revision}\""));
         }
         request = idempotent(request, self.key.as_deref(), seen);
         request.body(whole(self.body.clone())).expect("targets are encoded and headers are ASCII")

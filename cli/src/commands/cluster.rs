@@ -1,3 +1,4 @@
 //! `holm cluster …`
 
 pub mod status;
+pub mod what_if;

@@ -1,6 +1,7 @@
 //! `holm node …`
 
 mod cordon;
+mod describe;
 mod list;
 mod remove;
 mod show;
@@ -15,6 +16,10 @@ pub async fn run(cx: &Context, verb: Verb) -> Result<(), Error> {
         Verb::Show(typed) => show::run(cx, &typed).await,
         Verb::Cordon(typed) => cordon::run(cx, &typed.node, false, typed.reason).await,
         Verb::Uncordon(typed) => cordon::run(cx, &typed.node, true, None).await,
+        Verb::Label(typed) => describe::label(cx, typed).await,
+        Verb::Taint(typed) => describe::taint(cx, &typed).await,
+        Verb::Trait(typed) => describe::traits(cx, &typed).await,
+        Verb::SetInventory(typed) => describe::set_inventory(cx, &typed).await,
         Verb::Remove(typed) => remove::run(cx, &typed).await,
     }
 }

@@ -1,17 +1,23 @@
 //! What the API's records look like to people: a row in a list, and everything about one of them.
 
+mod aggregate;
 mod cluster;
 mod deleted;
 mod event;
 mod explain;
 mod flavor;
+mod group;
 mod image;
 mod node;
+mod quota;
+mod scheduler;
 pub mod vm;
+mod what_if;
+mod zone;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use holm_api::{Hypervisor, HypervisorKind};
+use holm_api::{Hypervisor, HypervisorKind, InventoryOverride};
 use serde::Serialize;
 
 use super::text::Now;
@@ -46,6 +52,28 @@ fn field(label: &str, value: impl ToString) -> (String, String) {
 /// A labelled value that may be absent.
 fn optional(label: &str, value: Option<impl ToString>) -> (String, String) {
     (label.to_owned(), value.map(|value| value.to_string()).unwrap_or_default())
+}
+
+/// `key=value`, one a line.
+fn pairs(pairs: &BTreeMap<String, String>) -> String {
+    pairs.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join("\n")
+}
+
+/// Inventory overrides, a class a line: `VCPU: total 64, ratio 1.5`.
+fn overrides(overrides: &BTreeMap<String, InventoryOverride>) -> String {
+    let line = |(class, over): (&String, &InventoryOverride)| {
+        let numbers = [
+            ("total", over.total),
+            ("reserved", over.reserved),
+            ("least", over.min_unit),
+            ("most", over.max_unit),
+            ("step", over.step_size),
+        ];
+        let numbers = numbers.into_iter().filter_map(|(name, n)| Some(format!("{name} {}", n?)));
+        let ratio = over.allocation_ratio.map(|ratio| format!("ratio {ratio}"));
+        format!("{class}: {}", numbers.chain(ratio).collect::<Vec<_>>().join(", "))
+    };
+    overrides.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// A hypervisor in one word.

@@ -124,8 +124,10 @@ async fn upload(
     sha256: String,
 ) -> Result<Image, Error> {
     let query = CreateImageQuery { name: name.into(), kind };
+    let properties: Vec<_> = typed.properties.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let properties: Vec<_> = properties.iter().map(|property| ("property", property.as_str())).collect();
     let upload = Upload {
-        target: path::with_query("/v1/images", &query, &[]),
+        target: path::with_query("/v1/images", &query, &properties),
         file: &typed.file,
         size_bytes,
         sha256,

@@ -10,7 +10,7 @@ use crate::error::Error;
 pub async fn run(cx: &Context, node: &str, enabled: bool, reason: Option<String>) -> Result<(), Error> {
     let target = path::of("nodes", node, "")?;
     let look = format!("holm node show {node}");
-    let patch = PatchNode { enabled, reason };
+    let patch = PatchNode { enabled: Some(enabled), reason, ..PatchNode::default() };
     let node: Node = cx.client.write(Method::PATCH, &target, &patch, &look).await?;
     let sentence = match enabled {
         true => format!("node {} takes new VMs again", node.name),

@@ -2,6 +2,7 @@
 
 use holm_api::{Explanation, HostVerdict, Verdict};
 
+use super::vm::decision;
 use super::{Record, field, optional};
 use crate::output::table::{self, Table};
 use crate::output::text::Now;
@@ -18,19 +19,28 @@ impl Record for Explanation {
         vec![self.vm.clone(), status(self), node, self.summary.clone()]
     }
 
-    fn detail(&self, _now: Now) -> String {
+    fn detail(&self, now: Now) -> String {
         let fields = table::fields(&[
             field("VM", &self.vm),
             field("Status", status(self)),
             optional("Node", self.node.as_ref()),
             field("Summary", &self.summary),
+            optional("Last decision", self.decision.as_ref().map(|made| decision(made, now))),
         ]);
         let mut hosts = Table::new(&["NODE", "VERDICT", "SCORE", "WHY"]);
         for host in &self.hosts {
             let score = host.score.map(|score| format!("{score:.3}")).unwrap_or_default();
             hosts.row(vec![host.node.clone(), verdict(host.verdict).into(), score, why(host)]);
         }
-        format!("{fields}\n{}", hosts.render())
+        let mut text = format!("{fields}\n{}", hosts.render());
+        if !self.placements.is_empty() {
+            let mut planned = Table::new(&["VM", "WOULD GO TO"]);
+            for one in &self.placements {
+                planned.row(vec![one.vm.clone(), one.node.clone().unwrap_or_else(|| "nowhere".into())]);
+            }
+            text += &format!("\n{}", planned.render());
+        }
+        text
     }
 }
 

@@ -2,7 +2,7 @@
 
 use holm_api::Image;
 
-use super::{Record, field};
+use super::{Record, field, pairs};
 use crate::output::table;
 use crate::output::text::{self, Now};
 
@@ -30,6 +30,7 @@ impl Record for Image {
             field("Kind", self.kind),
             field("Size", format!("{} ({} bytes)", text::bytes(self.size_bytes), self.size_bytes)),
             field("SHA-256", &self.sha256),
+            field("Properties", pairs(&self.properties)),
             field("Held by", holders(self)),
             field("Created", format!("{} ago ({})", now.age(&self.created_at), self.created_at)),
             field("Revision", self.revision),

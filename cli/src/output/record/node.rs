@@ -2,7 +2,7 @@
 
 use holm_api::{Inventory, Node};
 
-use super::{Record, field, hypervisor, hypervisor_in_full, optional, simulated};
+use super::{Record, field, hypervisor, hypervisor_in_full, optional, overrides, pairs, simulated};
 use crate::output::table::{self, Table};
 use crate::output::text::{self, Now};
 
@@ -35,6 +35,7 @@ impl Record for Node {
             .iter()
             .map(|(name, found)| format!("{name}: {} ({} ago)", found.message, now.age(&found.since)))
             .collect();
+        let taints: Vec<_> = self.taints.iter().map(ToString::to_string).collect();
         let mut text = table::fields(&[
             field("Name", &self.name),
             field("Id", self.id),
@@ -44,6 +45,16 @@ impl Record for Node {
             field("Conditions", conditions.join("\n")),
             field("Role", self.role),
             field("VMs", self.vms),
+            field("Zone", &self.availability_zone),
+            field("Aggregates", self.aggregates.join(", ")),
+            field("Labels", pairs(&self.labels)),
+            field("Taints", taints.join("\n")),
+            field("Overrides", overrides(&self.inventory_overrides)),
+            field("Given traits", self.traits.join(", ")),
+            field("Traits", self.reported_traits.join(", ")),
+            field("Capabilities", pairs(&self.capabilities)),
+            optional("Load per CPU", self.load),
+            optional("Failed builds", Some(self.failed_builds).filter(|failed| *failed > 0)),
             optional("Hypervisor", self.hypervisor.as_ref().map(hypervisor_in_full)),
             optional("Version", self.version.as_ref()),
             field("API", &self.api_addr),
@@ -52,12 +63,14 @@ impl Record for Node {
             field("Revision", self.revision),
         ]);
         if !self.inventory.is_empty() {
-            let mut inventory = Table::new(&["CLASS", "USED", "CAPACITY", "TOTAL", "RESERVED", "RATIO"]);
+            let mut inventory =
+                Table::new(&["CLASS", "USED", "CAPACITY", "TOTAL", "RESERVED", "RATIO", "A VM"]);
             for (class, of) in &self.inventory {
                 let numbers = [of.used, of.capacity, of.total, of.reserved].map(|number| number.to_string());
                 let mut row = vec![class.clone()];
                 row.extend(numbers);
                 row.push(of.allocation_ratio.to_string());
+                row.push(claim(of));
                 inventory.row(row);
             }
             text += &format!("\n{}", inventory.render());
@@ -74,10 +87,27 @@ impl Record for Node {
     }
 }
 
-/// `UP`, `DOWN`, `UP (cordoned)`.
+/// `UP`, `DOWN`, `UP (cordoned)`, `UP (tainted)`.
 fn status(node: &Node) -> String {
     let up = if node.up { "UP" } else { "DOWN" };
-    if node.enabled { up.into() } else { format!("{up} (cordoned)") }
+    match (node.enabled, node.taints.is_empty()) {
+        (true, true) => up.into(),
+        (true, false) => format!("{up} (tainted)"),
+        (false, true) => format!("{up} (cordoned)"),
+        (false, false) => format!("{up} (cordoned, tainted)"),
+    }
+}
+
+/// What one VM may have of it, where that is bounded: `2 to 8 in steps of 2`.
+fn claim(of: &Inventory) -> String {
+    let most = of.max_unit.map(|most| format!(" to {most}"));
+    let step = Some(of.step_size).filter(|step| *step != 1).map(|step| format!(" in steps of {step}"));
+    match (of.min_unit, &most, &step) {
+        (1, None, None) => String::new(),
+        (least, ..) => {
+            format!("{least}{}{}", most.unwrap_or_else(|| " or more".into()), step.unwrap_or_default())
+        }
+    }
 }
 
 /// `used/capacity` of a resource class.

@@ -1,8 +1,8 @@
 //! A VM as people see it. A VM on a node that is not heard from is marked UNREACHABLE: its status is the
 //! last that was known. One on a simulated hypervisor says so.
 
-use holm_api::Vm;
 use holm_api::vm::{HostReason, ObservedState, Power};
+use holm_api::{Decision, Vm};
 
 use super::{Record, field, hypervisor, hypervisor_in_full, optional, simulated};
 use crate::output::table;
@@ -37,6 +37,7 @@ impl Record for Vm {
             text::bytes(flavor.memory_mib << 20),
             text::bytes(flavor.disk_gib << 30),
         );
+        let asked = &self.scheduling;
         let power = match self.power {
             Power::On => "on",
             Power::Off => "off",
@@ -54,6 +55,15 @@ impl Record for Vm {
             optional("Kernel", self.kernel.as_ref().map(|kernel| &kernel.name)),
             optional("Command line", self.cmdline.as_ref()),
             optional("Only on", self.requested_node.as_ref()),
+            optional("Zone", asked.availability_zone.as_ref()),
+            field("Selectors", joined(&asked.node_selector)),
+            field("Tolerations", joined(&asked.tolerations)),
+            optional("Group", asked.group.as_ref()),
+            field("Not with", asked.different_host.join(", ")),
+            field("With one of", asked.same_host.join(", ")),
+            optional("Near", asked.near.as_ref()),
+            optional("Priority", Some(asked.priority).filter(|priority| *priority != 0)),
+            optional("Decision", self.decision.as_ref().map(|made| decision(made, now))),
             optional("Observed", observed(self, now)),
             field("Refusals", hosts(&self.refusals)),
             field("Failed on", hosts(&self.excluded)),
@@ -68,6 +78,26 @@ impl Record for Vm {
     fn footer(records: &[Self]) -> Vec<String> {
         simulated(records.iter().map(|vm| (vm.node.as_deref(), vm.hypervisor.as_ref())))
     }
+}
+
+/// One a line.
+fn joined(items: &[impl ToString]) -> String {
+    items.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}
+
+/// How a host was chosen: `n1 (2.500) of 3 nodes, then n3 (1.250)`.
+pub fn decision(made: &Decision, now: Now) -> String {
+    let scores: Vec<_> =
+        made.scores.iter().map(|score| format!("{} ({:.3})", score.node, score.score)).collect();
+    let (chosen, others) = scores.split_first().map_or(("?", &[][..]), |(chosen, others)| (chosen, others));
+    let others = if others.is_empty() { String::new() } else { format!(", then {}", others.join(", ")) };
+    let of = text::count(made.candidates as usize, "node");
+    format!(
+        "{chosen} of {of} that fitted{others}\n{} ago, on what was so at revision {} (policy of revision {})",
+        now.age(&made.at),
+        made.seen,
+        made.policy,
+    )
 }
 
 /// `ACTIVE`, `BUILD (spawning)`, `ACTIVE UNREACHABLE`.

@@ -1,0 +1,37 @@
+//! `holm quota …` as typed.
+
+use clap::{Args, Subcommand};
+
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Shows what a project holds, beside what it may hold.
+    Show(Target),
+    /// Sets limits of a project.
+    Set(Set),
+}
+
+#[derive(Debug, Args)]
+pub struct Target {
+    /// Name of the project.
+    #[arg(default_value = "default")]
+    pub project: String,
+}
+
+#[derive(Debug, Args)]
+pub struct Set {
+    /// `VCPU=16`, `MEMORY_MB=32768`, `DISK_GB=500`, `VMS=20`, `CUSTOM_…=N`; `VCPU=unlimited` lifts a limit.
+    #[arg(required = true, value_name = "CLASS=LIMIT", value_parser = limit)]
+    pub limits: Vec<(String, Option<u64>)>,
+    /// Name of the project.
+    #[arg(long, default_value = "default")]
+    pub project: String,
+}
+
+fn limit(text: &str) -> Result<(String, Option<u64>), String> {
+    let wrong = || format!("`{text}` is not CLASS=LIMIT, such as `VCPU=16` or `VCPU=unlimited`");
+    let (class, limit) = text.split_once('=').filter(|(class, _)| !class.is_empty()).ok_or_else(wrong)?;
+    match limit {
+        "unlimited" => Ok((class.to_owned(), None)),
+        number => Ok((class.to_owned(), Some(number.parse().map_err(|_| wrong())?))),
+    }
+}

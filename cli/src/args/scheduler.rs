@@ -1,0 +1,53 @@
+//! `holm scheduler …` as typed.
+
+use clap::{Args, Subcommand};
+
+use super::value::decimal;
+
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Shows the filters and weighers in use, and those that could be.
+    Show,
+    /// Changes the policy; what is not named stays. It holds from the next decision on.
+    Set(Set),
+    /// Goes back to the default policy.
+    Reset,
+}
+
+#[derive(Debug, Args)]
+#[command(group(clap::ArgGroup::new("change").required(true).multiple(true)))]
+pub struct Set {
+    /// All filters to ask, in this order, separated by commas.
+    #[arg(long, value_name = "FILTERS", value_delimiter = ',', group = "change")]
+    pub filters: Option<Vec<String>>,
+    /// Ask this filter too; may be repeated.
+    #[arg(long, value_name = "FILTER", group = "change", conflicts_with = "filters")]
+    pub enable: Vec<String>,
+    /// Do not ask this filter any longer; may be repeated.
+    #[arg(long, value_name = "FILTER", group = "change", conflicts_with = "filters")]
+    pub disable: Vec<String>,
+    /// How much a weigher counts: `Ram=2`, `Ram=-1` to turn its preference round, `Ram=0` to leave it out;
+    /// may be repeated.
+    #[arg(long = "weigher", value_name = "WEIGHER=MULTIPLIER", value_parser = multiplier, group = "change")]
+    pub weighers: Vec<(String, f64)>,
+    /// For the filter NumInstances.
+    #[arg(long, value_name = "N", group = "change")]
+    pub max_instances_per_host: Option<u32>,
+    /// For the filter IoOps.
+    #[arg(long, value_name = "N", group = "change")]
+    pub max_io_ops_per_host: Option<u32>,
+    /// For the filter IsolatedHosts: all images that run on the isolated nodes only, separated by commas.
+    #[arg(long, value_name = "IMAGES", value_delimiter = ',', group = "change")]
+    pub isolated_images: Option<Vec<String>>,
+    /// For the filter IsolatedHosts: all nodes that run isolated images only, separated by commas.
+    #[arg(long, value_name = "NODES", value_delimiter = ',', group = "change")]
+    pub isolated_nodes: Option<Vec<String>>,
+}
+
+fn multiplier(text: &str) -> Result<(String, f64), String> {
+    let (name, number) = text
+        .split_once('=')
+        .filter(|(name, _)| !name.is_empty())
+        .ok_or_else(|| format!("`{text}` is not WEIGHER=MULTIPLIER, such as `Ram=1.5`"))?;
+    Ok((name.to_owned(), decimal(number)?))
+}

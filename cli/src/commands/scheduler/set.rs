@@ -1,0 +1,81 @@
+//! `holm scheduler set`: the policy as it is, with what was typed put in, sent back as a whole.
+
+use holm_api::{SchedulerPolicy, SetSchedulerPolicy};
+use hyper::Method;
+
+use crate::args::scheduler::Set;
+use crate::commands::Context;
+use crate::error::Error;
+
+pub async fn run(cx: &Context, typed: &Set) -> Result<(), Error> {
+    let revision = |policy: &SchedulerPolicy| policy.revision;
+    let look = "holm scheduler show";
+    let change = |policy: &SchedulerPolicy| changed(policy, typed);
+    let policy = cx.client.amend(Method::PUT, "/v1/scheduler", look, revision, change).await?;
+    cx.output.done(&policy, "the scheduler's policy is changed; it holds from the next decision on")
+}
+
+fn changed(policy: &SchedulerPolicy, typed: &Set) -> Result<SetSchedulerPolicy, Error> {
+    let mut filters = typed.filters.clone().unwrap_or_else(|| policy.filters.clone());
+    for name in &typed.disable {
+        if !filters.contains(name) {
+            let hint = format!("in use are {}", filters.join(", "));
+            return Err(Error::usage(format!("the filter `{name}` is not in use"), hint));
+        }
+        filters.retain(|filter| filter != name);
+    }
+    filters.extend(typed.enable.iter().filter(|name| !policy.filters.contains(name)).cloned());
+    let mut weighers = policy.weighers.clone();
+    for (name, multiplier) in &typed.weighers {
+        // A weigher of no weight is left out; an unknown one is the cluster's to refuse.
+        if *multiplier == 0.0 && policy.known_weighers.contains_key(name) {
+            weighers.remove(name);
+        } else {
+            weighers.insert(name.clone(), *multiplier);
+        }
+    }
+    let list = |typed: &Option<Vec<String>>, now: &Vec<String>| {
+        let list = typed.as_ref().unwrap_or(now);
+        Some(list.iter().filter(|name| !name.is_empty()).cloned().collect())
+    };
+    Ok(SetSchedulerPolicy {
+        filters: Some(filters),
+        weighers: Some(weighers),
+        max_instances_per_host: Some(typed.max_instances_per_host.unwrap_or(policy.max_instances_per_host)),
+        max_io_ops_per_host: Some(typed.max_io_ops_per_host.unwrap_or(policy.max_io_ops_per_host)),
+        isolated_images: list(&typed.isolated_images, &policy.isolated_images),
+        isolated_nodes: list(&typed.isolated_nodes, &policy.isolated_nodes),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::{Cli, Noun, scheduler};
+    use crate::output::record::fixtures;
+
+    fn set(args: &[&str]) -> Result<SetSchedulerPolicy, Error> {
+        let words = ["holm", "scheduler", "set"].into_iter().chain(args.iter().copied());
+        let Noun::Scheduler(scheduler::Verb::Set(typed)) = Cli::try_parse_from(words).unwrap().noun else {
+            panic!("another command")
+        };
+        changed(&fixtures::policy(), &typed)
+    }
+
+    #[test]
+    fn what_is_not_named_stays() {
+        let changed =
+            set(&["--weigher", "Ram=-1.5", "--weigher", "Cpu=0", "--enable", "NumInstances"]).unwrap();
+        assert_eq!(changed.filters.unwrap(), ["ComputeStatus", "Taints", "Capacity", "NumInstances"]);
+        assert_eq!(changed.weighers.unwrap(), [("Ram".to_owned(), -1.5)].into());
+        assert_eq!(changed.max_instances_per_host, Some(50));
+    }
+
+    #[test]
+    fn a_filter_that_is_not_in_use_cannot_be_disabled() {
+        assert_eq!(set(&["--disable", "Taints"]).unwrap().filters.unwrap(), ["ComputeStatus", "Capacity"]);
+        assert_eq!(set(&["--disable", "Taint"]).unwrap_err().exit_code(), 2);
+    }
+}

@@ -1,0 +1,46 @@
+//! The scheduler's policy as people see it: what is asked, in which order, what counts how much, and what
+//! could be switched on.
+
+use holm_api::SchedulerPolicy;
+
+use super::{Record, field};
+use crate::output::table::{self, Table};
+use crate::output::text::Now;
+
+impl Record for SchedulerPolicy {
+    const COLUMNS: &'static [&'static str] = &["FILTERS", "WEIGHERS", "REVISION"];
+
+    fn name(&self) -> String {
+        "scheduler".into()
+    }
+
+    fn row(&self, _now: Now) -> Vec<String> {
+        let weighers: Vec<_> = self.weighers.iter().map(|(name, by)| format!("{name}={by}")).collect();
+        vec![self.filters.join(","), weighers.join(","), self.revision.to_string()]
+    }
+
+    fn detail(&self, _now: Now) -> String {
+        let mut filters = Table::new(&["FILTER", "STATE"]);
+        for name in &self.filters {
+            let required = self.required_filters.contains(name);
+            let state = if required { "on, cannot be switched off" } else { "on" };
+            filters.row(vec![name.clone(), state.into()]);
+        }
+        for name in self.known_filters.keys().filter(|name| !self.filters.contains(name)) {
+            filters.row(vec![name.clone(), "off".into()]);
+        }
+        let mut weighers = Table::new(&["WEIGHER", "MULTIPLIER", "DEFAULT"]);
+        for (name, default) in &self.known_weighers {
+            let multiplier = self.weighers.get(name).map_or("off".to_owned(), ToString::to_string);
+            weighers.row(vec![name.clone(), multiplier, default.to_string()]);
+        }
+        let numbers = table::fields(&[
+            field("Max instances per host", self.max_instances_per_host),
+            field("Max IO operations per host", self.max_io_ops_per_host),
+            field("Isolated images", self.isolated_images.join(", ")),
+            field("Isolated nodes", self.isolated_nodes.join(", ")),
+            field("Revision", self.revision),
+        ]);
+        format!("{}\n{}\n{numbers}", filters.render(), weighers.render())
+    }
+}
