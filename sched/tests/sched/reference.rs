@@ -1,0 +1,340 @@
+//! The scheduler against a plain, slow one written from the definitions: every VM looks at every host anew,
+//! nothing is kept, nothing is shared with the code under test but the records. Where several hosts are
+//! best, any of them will do: which one is drawn is not part of the definition.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use holm_model::aggregate::Aggregate;
+use holm_model::command::Placement as Placed;
+use holm_model::group::GroupPolicy;
+use holm_model::node::Node;
+use holm_model::scheduling::{Effect, Operator, Requirement};
+use holm_model::vm::{VMM_OVERHEAD_MIB, Vm, VmStatus};
+use holm_model::{Command, NodeId, ResourceClass, State, VmId};
+use holm_sched::controllers::Placement;
+use holm_sched::{Controller, Facts};
+
+use crate::world::world;
+
+/// Where everything is, as plainly as can be.
+struct Plain<'a> {
+    state: &'a State,
+    /// Hosts given by this decision.
+    given: BTreeMap<VmId, NodeId>,
+}
+
+impl<'a> Plain<'a> {
+    fn node_of(&self, vm: &Vm) -> Option<NodeId> {
+        self.given.get(&vm.id).copied().or(vm.claim.as_ref().map(|claim| claim.node))
+    }
+
+    fn vms_on(&self, node: &Node) -> Vec<&'a Vm> {
+        self.state.vms.values().filter(|vm| self.node_of(vm) == Some(node.id)).collect()
+    }
+
+    fn aggregates(&self, node: &Node) -> Vec<&'a Aggregate> {
+        self.state.aggregates.values().filter(|aggregate| aggregate.nodes.contains(&node.id)).collect()
+    }
+
+    fn metadata(&self, node: &Node, key: &str) -> BTreeSet<&'a str> {
+        let values = self.aggregates(node).into_iter().filter_map(|aggregate| aggregate.metadata.get(key));
+        values.flat_map(|value| value.split(',')).map(str::trim).collect()
+    }
+
+    fn members(&self, vm: &Vm) -> Vec<NodeId> {
+        let mates = self
+            .state
+            .vms
+            .values()
+            .filter(|mate| mate.id != vm.id && mate.spec.scheduling.group == vm.spec.scheduling.group);
+        mates.filter_map(|mate| self.node_of(mate)).collect()
+    }
+
+    fn passes(&self, filter: &str, vm: &Vm, node: &Node) -> bool {
+        let (spec, wish) = (&vm.spec, &vm.spec.scheduling);
+        let report = node.report.as_ref().expect("all have reported");
+        let here = self.vms_on(node);
+        let holds = |id: &VmId| here.iter().any(|vm| vm.id == *id);
+        let scoped = |scope: &str| {
+            let own = format!("{scope}:");
+            let of = move |(key, value): (&'a String, &'a String)| {
+                let key = key.strip_prefix(&own).or(Some(key.as_str()).filter(|key| !key.contains(':')))?;
+                Some((key.to_owned(), value.as_str()))
+            };
+            self.state.vms[&vm.id].spec.extra_specs.iter().filter_map(of).collect::<Vec<_>>()
+        };
+        match filter {
+            "ComputeStatus" => node.up && node.enabled,
+            "RequestedNode" => spec.node.is_none_or(|wanted| wanted == node.id),
+            "Excluded" => vm.excluded.iter().all(|excluded| excluded.node != node.id),
+            "AvailabilityZone" => {
+                let zone = self.metadata(node, "availability_zone").first().copied().unwrap_or("default");
+                wish.availability_zone.as_deref().is_none_or(|wanted| wanted == zone)
+            }
+            "NodeSelector" => wish.node_selector.iter().all(|requirement| selects(requirement, node)),
+            "Taints" => node.taints.iter().all(|taint| {
+                taint.effect == Effect::PreferNoSchedule
+                    || wish.tolerations.iter().any(|toleration| toleration.key.as_ref() == Some(&taint.key))
+            }),
+            "ComputeCapabilities" => scoped("capabilities").iter().all(|(key, requirement)| {
+                report.capabilities.get(key).is_some_and(|value| meets(value, requirement))
+            }),
+            "Traits" => spec.extra_specs.iter().chain(&spec.image_properties).all(|(key, demand)| {
+                let Some(name) = key.strip_prefix("trait:") else { return true };
+                (demand == "required") == (node.traits.contains(name) || report.traits.contains(name))
+            }),
+            "ImageProperties" => {
+                let wanted = spec.image_properties.get("hw_architecture");
+                wanted.is_none_or(|wanted| report.capabilities.get("arch") == Some(wanted))
+            }
+            "ServerGroup" => {
+                let Some(group) = wish.group.map(|group| &self.state.groups[&group]) else { return true };
+                let members = self.members(vm);
+                let with_us = members.iter().filter(|member| **member == node.id).count();
+                match group.policy {
+                    GroupPolicy::Affinity => members.is_empty() || with_us > 0,
+                    GroupPolicy::AntiAffinity => with_us < group.max_server_per_host.unwrap_or(1) as usize,
+                    _ => true,
+                }
+            }
+            "SameHost" => wish.same_host.is_empty() || wish.same_host.iter().any(holds),
+            "DifferentHost" => !wish.different_host.iter().any(holds),
+            "Capacity" => needs(vm).into_iter().all(|(class, amount)| {
+                let Some(inventory) = node.inventory.get(&class) else { return false };
+                let usable = inventory.total.saturating_sub(inventory.reserved);
+                let capacity = usable * inventory.allocation_ratio_thousandths / 1000;
+                let used: u64 = here.iter().map(|vm| needs(vm).get(&class).copied().unwrap_or(0)).sum();
+                used + amount <= capacity
+            }),
+            "AggregateExtraSpecs" => {
+                scoped("aggregate_instance_extra_specs").iter().all(|(key, requirement)| {
+                    self.metadata(node, key).iter().any(|value| meets(value, requirement))
+                })
+            }
+            "AggregateImagePropertiesIsolation" => spec.image_properties.iter().all(|(key, value)| {
+                let options = self.metadata(node, key);
+                options.is_empty() || options.contains(value.as_str())
+            }),
+            "AggregateMultiTenancyIsolation" => {
+                let tenants = self.metadata(node, "filter_tenant_id");
+                tenants.is_empty() || tenants.contains(vm.project.as_str())
+            }
+            "IsolatedHosts" => {
+                let policy = &self.state.scheduler;
+                let image = &self.state.images[&spec.image].name;
+                policy.isolated_images.contains(image) == policy.isolated_nodes.contains(&node.name)
+            }
+            "NumInstances" => here.len() < self.state.scheduler.max_instances_per_host as usize,
+            "IoOps" => self.builds(node) < i128::from(self.state.scheduler.max_io_ops_per_host),
+            // All nodes of these clusters are at 127.0.0.1.
+            "SimpleCidrAffinity" => wish.near.as_deref().is_none_or(|near| near == "127.0.0.0/8"),
+            other => panic!("the reference does not know {other}"),
+        }
+    }
+
+    fn builds(&self, node: &Node) -> i128 {
+        self.vms_on(node).iter().filter(|vm| vm.status == VmStatus::Build).count() as i128
+    }
+
+    fn free(&self, node: &Node, class: &ResourceClass) -> i128 {
+        let capacity = node.inventory.get(class).map_or(0, |inventory| {
+            inventory.total.saturating_sub(inventory.reserved) * inventory.allocation_ratio_thousandths / 1000
+        });
+        let used: u64 = self.vms_on(node).iter().map(|vm| needs(vm).get(class).copied().unwrap_or(0)).sum();
+        i128::from(capacity) - i128::from(used)
+    }
+
+    /// Raw weight; more is better unless the second says that it counts against the host.
+    fn weigh(&self, weigher: &str, vm: &Vm, node: &Node) -> (i128, bool) {
+        let report = node.report.as_ref().expect("all have reported");
+        let members = |policy| {
+            let group = vm.spec.scheduling.group.map(|group| &self.state.groups[&group]);
+            match group {
+                Some(group) if group.policy == policy => {
+                    self.members(vm).iter().filter(|member| **member == node.id).count() as i128
+                }
+                _ => 0,
+            }
+        };
+        match weigher {
+            "Ram" => (self.free(node, &ResourceClass::MemoryMb), false),
+            "Cpu" => (self.free(node, &ResourceClass::Vcpu), false),
+            "Disk" => (self.free(node, &ResourceClass::DiskGb), false),
+            "IoOps" => (self.builds(node), false),
+            "NumInstances" => (self.vms_on(node).len() as i128, false),
+            "SoftAffinity" => (members(GroupPolicy::SoftAffinity), false),
+            "SoftAntiAffinity" => (-members(GroupPolicy::SoftAntiAffinity), false),
+            "BuildFailure" => (i128::from(node.failed_builds), true),
+            "ImageLocality" => {
+                (i128::from(self.state.images[&vm.spec.image].holders.contains(&node.id)) * 1000, false)
+            }
+            "HypervisorVersion" => match report.hypervisor.version.as_str() {
+                "v53.0" => (53_000_000, false),
+                "v52.1" => (52_001_000, false),
+                _ => (0, false),
+            },
+            "Load" => (i128::from(report.load_thousandths), true),
+            "PreferNoSchedule" => {
+                let tolerant = !vm.spec.scheduling.tolerations.is_empty();
+                let soft = node.taints.iter().filter(|taint| taint.effect == Effect::PreferNoSchedule);
+                (if tolerant { 0 } else { soft.count() as i128 }, true)
+            }
+            other => panic!("the reference does not know {other}"),
+        }
+    }
+
+    fn multiplier(&self, weigher: &str, node: &Node) -> i128 {
+        let key = match weigher {
+            "Ram" => "ram_weight_multiplier",
+            "Cpu" => "cpu_weight_multiplier",
+            "Load" => "load_weight_multiplier",
+            _ => "",
+        };
+        let overrides: Vec<Option<i128>> = self
+            .aggregates(node)
+            .into_iter()
+            .filter_map(|aggregate| aggregate.metadata.get(key))
+            .map(|value| value.parse::<f64>().ok().map(|value| (value * 1000.0) as i128))
+            .collect();
+        let all: Option<Vec<i128>> = overrides.into_iter().collect();
+        let own = self.state.scheduler.weighers.get(weigher).copied().unwrap_or(0);
+        all.and_then(|all| all.into_iter().min()).unwrap_or(i128::from(own))
+    }
+
+    /// The score of every host that passes.
+    fn scores(&self, vm: &Vm) -> BTreeMap<NodeId, i128> {
+        let filters = &self.state.scheduler.filters;
+        let passing: Vec<&Node> = self
+            .state
+            .nodes
+            .values()
+            .filter(|node| filters.iter().all(|filter| self.passes(filter, vm, node)))
+            .collect();
+        let mut scores: BTreeMap<NodeId, i128> = passing.iter().map(|node| (node.id, 0)).collect();
+        for (weigher, _) in holm_model::policy::WEIGHERS {
+            let raw: Vec<(i128, bool)> = passing.iter().map(|node| self.weigh(weigher, vm, node)).collect();
+            let (least, most) = (
+                raw.iter().map(|raw| raw.0).min().unwrap_or(0),
+                raw.iter().map(|raw| raw.0).max().unwrap_or(0),
+            );
+            for (node, (raw, against)) in passing.iter().zip(raw) {
+                let normalised = if most == least { 0 } else { (raw - least) * 1_000_000 / (most - least) };
+                let sign = if against { -1 } else { 1 };
+                let part = sign * self.multiplier(weigher, node) * normalised / 1000;
+                *scores.get_mut(&node.id).expect("it passed") += part;
+            }
+        }
+        scores
+    }
+}
+
+fn needs(vm: &Vm) -> BTreeMap<ResourceClass, u64> {
+    let size = vm.spec.size;
+    let mut needs = BTreeMap::from([
+        (ResourceClass::Vcpu, u64::from(size.vcpus)),
+        (ResourceClass::MemoryMb, size.memory_mib + VMM_OVERHEAD_MIB),
+        (ResourceClass::DiskGb, size.disk_gib),
+    ]);
+    if let Some(gpus) = vm.spec.extra_specs.get("resources:CUSTOM_GPU") {
+        needs.insert(ResourceClass::Custom("CUSTOM_GPU".into()), gpus.parse().expect("a number"));
+    }
+    needs.retain(|_, amount| *amount > 0);
+    needs
+}
+
+fn selects(requirement: &Requirement, node: &Node) -> bool {
+    let label = node.labels.get(&requirement.key);
+    match requirement.operator {
+        Operator::In => label.is_some_and(|label| requirement.values.contains(label)),
+        Operator::NotIn => !label.is_some_and(|label| requirement.values.contains(label)),
+        Operator::Gt => label.is_some_and(|label| label.parse::<u8>().expect("a rack") > 1),
+        Operator::DoesNotExist => label.is_none(),
+        other => panic!("these clusters have no {other:?}"),
+    }
+}
+
+fn meets(value: &str, requirement: &str) -> bool {
+    match requirement {
+        "<or> x86_64 <or> riscv64" => value == "x86_64" || value == "riscv64",
+        ">= 4" => value.parse::<f64>().is_ok_and(|value| value >= 4.0),
+        plain => value == plain,
+    }
+}
+
+fn decided(state: &State) -> Vec<Placed> {
+    match Placement.decide(state, &Facts::default()).into_iter().next() {
+        Some(Command::PlaceVms(place)) => place.placements,
+        _ => Vec::new(),
+    }
+}
+
+fn agrees(seed: u64) {
+    let cluster = world(seed);
+    let state = &cluster.state;
+    let mut plain = Plain { state, given: BTreeMap::new() };
+    let mut decided: BTreeMap<VmId, Placed> = decided(state).into_iter().map(|p| (p.vm, p)).collect();
+    let mut queue: Vec<&Vm> = state.waiting.iter().map(|id| &state.vms[id]).collect();
+    queue.sort_by_key(|vm| (Reverse(vm.spec.scheduling.priority), vm.created_at, vm.id));
+    for vm in queue {
+        let scores = plain.scores(vm);
+        let placement = decided.remove(&vm.id);
+        assert_eq!(placement.is_some(), !scores.is_empty(), "seed {seed}: {} of {scores:?}", vm.name);
+        let Some(Placed { node, choice, .. }) = placement else { continue };
+        let choice = choice.expect("every placement says how it was chosen");
+        assert_eq!(choice.candidates as usize, scores.len(), "seed {seed}: {}", vm.name);
+        let mut best: Vec<i128> = scores.values().copied().collect();
+        best.sort_by_key(|score| Reverse(*score));
+        best.truncate(4);
+        let kept: Vec<i128> = choice.scores.iter().map(|score| i128::from(score.score_millionths)).collect();
+        assert_eq!(kept, best, "seed {seed}: {}", vm.name);
+        for score in &choice.scores {
+            assert_eq!(scores.get(&score.node), Some(&i128::from(score.score_millionths)), "seed {seed}");
+        }
+        assert_eq!(choice.scores[0].node, node);
+        plain.given.insert(vm.id, node);
+    }
+    assert_eq!(decided, BTreeMap::new(), "seed {seed}: placed, but not waiting");
+}
+
+/// Shares of the same work, so that it runs on every core.
+macro_rules! agree {
+    ($($name:ident: $seeds:expr;)*) => {
+        $(
+            #[test]
+            fn $name() {
+                $seeds.for_each(agrees);
+            }
+        )*
+    };
+}
+
+agree! {
+    the_scheduler_agrees_with_the_definitions_on_clusters_0_to_500: 0..500;
+    the_scheduler_agrees_with_the_definitions_on_clusters_500_to_1000: 500..1000;
+    the_scheduler_agrees_with_the_definitions_on_clusters_1000_to_1500: 1000..1500;
+    the_scheduler_agrees_with_the_definitions_on_clusters_1500_to_2000: 1500..2000;
+}
+
+/// A differential test is worth what its inputs reach.
+#[test]
+fn the_random_clusters_make_every_filter_refuse_and_many_vms_fit() {
+    let mut refusing = BTreeSet::new();
+    let mut placed = 0;
+    for seed in 0..150 {
+        let cluster = world(seed);
+        placed += decided(&cluster.state).len();
+        let policy = holm_sched::Policy::of(&cluster.state.scheduler);
+        for vm in cluster.state.waiting.iter().map(|id| cluster.record(*id)) {
+            for host in holm_sched::explain(&cluster.state, &policy, vm).hosts {
+                if let holm_sched::explain::Verdict::Refused { by, .. } = host.verdict {
+                    refusing.insert(by);
+                }
+            }
+        }
+    }
+    let all: BTreeSet<String> =
+        holm_model::policy::FILTERS.iter().map(|(name, _)| (*name).to_owned()).collect();
+    assert_eq!(refusing, all);
+    assert!(placed > 300, "{placed} VMs found a host");
+}

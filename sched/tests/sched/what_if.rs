@@ -1,0 +1,123 @@
+//! Predictions, and dry runs.
+
+use holm_model::group::GroupPolicy;
+use holm_model::scheduling::Scheduling;
+use holm_model::vm::VmStatus;
+use holm_model::{Actor, Command, NodeId, ResourceClass, VmId};
+use holm_sched::explain::Verdict;
+use holm_sched::{explain_request, what_if};
+
+use crate::cluster::{Cluster, HostSize, MEDIUM, SMALL_VM};
+use crate::world::world;
+
+const TWO: HostSize = HostSize { vcpus: 2, memory_mib: 8192, disk_gib: 100 };
+
+fn on(cluster: &mut Cluster, node: u64, scheduling: Scheduling) -> VmId {
+    let vm = cluster.create(SMALL_VM, |vm| {
+        vm.node = Some(NodeId(node));
+        vm.scheduling = scheduling;
+    });
+    assert_eq!(cluster.placed_on(vm), Some(node));
+    // It was put there by hand; from now on it may go anywhere.
+    cluster.state.vms.get_mut(&vm).expect("it exists").spec.node = None;
+    vm
+}
+
+#[test]
+fn what_if_says_which_vms_fit_where_and_why_the_others_do_not() {
+    let mut cluster = Cluster::of(&[TWO; 3]);
+    let first = on(&mut cluster, 1, Scheduling::default());
+    let urgent = on(&mut cluster, 1, Scheduling { priority: 5, ..Scheduling::default() });
+    on(&mut cluster, 2, Scheduling::default());
+    on(&mut cluster, 2, Scheduling::default());
+    on(&mut cluster, 3, Scheduling::default());
+    let before = cluster.state.clone();
+    for (lose, drain, words) in [
+        (vec![NodeId(1)], vec![], "the node is down"),
+        (vec![], vec![NodeId(1)], "the node is cordoned: it is to be drained"),
+    ] {
+        let answer = what_if(&cluster.state, &lose, &drain);
+        // One slot is left, on node 3, and the greater priority takes it.
+        let moves: Vec<_> = answer.moves.iter().map(|m| (m.vm, m.from.0, m.to.0)).collect();
+        assert_eq!(moves, [(urgent, 1, 3)]);
+        let [stuck] = answer.stuck.as_slice() else { panic!("{answer:?}") };
+        assert_eq!((stuck.vm, stuck.from), (first, NodeId(1)));
+        let reasons: Vec<_> = stuck.refusals.iter().map(|r| (r.node.0, r.message.as_str())).collect();
+        let full = "VCPU: 1 wanted, 0 free of 2";
+        assert_eq!(reasons, [(1, words), (2, full), (3, full)]);
+    }
+    assert_eq!(cluster.state, before, "asking changes nothing");
+}
+
+#[test]
+fn what_if_keeps_groups_apart_while_they_move() {
+    let mut cluster = Cluster::of(&[MEDIUM; 4]);
+    let apart = cluster.group(1, GroupPolicy::AntiAffinity, None);
+    for node in 1..=3 {
+        on(&mut cluster, node, Scheduling { group: Some(apart), ..Scheduling::default() });
+    }
+    let answer = what_if(&cluster.state, &[NodeId(1), NodeId(2)], &[]);
+    assert_eq!(
+        answer.moves.iter().map(|m| m.to.0).collect::<Vec<_>>(),
+        [4],
+        "the only host without a member"
+    );
+    assert_eq!(answer.stuck.len(), 1);
+    let together = what_if(&cluster.state, &[NodeId(1)], &[NodeId(2), NodeId(3), NodeId(4)]);
+    assert!(together.moves.is_empty());
+    assert_eq!(together.stuck.len(), 3);
+}
+
+#[test]
+fn what_if_of_nodes_without_vms_is_empty() {
+    let cluster = Cluster::of(&[MEDIUM; 2]);
+    let nothing = what_if(&cluster.state, &[NodeId(1)], &[NodeId(99)]);
+    assert_eq!((nothing.moves, nothing.stuck), (vec![], vec![]));
+}
+
+#[test]
+fn what_if_answers_for_every_vm_of_random_clusters_and_moves_none_to_a_lost_node() {
+    for seed in 0..200 {
+        let cluster = world(seed);
+        let lost = NodeId(1);
+        let answer = what_if(&cluster.state, &[lost], &[]);
+        let staying = |vm: &&holm_model::vm::Vm| vm.status != VmStatus::Deleting;
+        let vms = cluster.state.vms_on(lost).filter(staying).count();
+        assert_eq!(answer.moves.len() + answer.stuck.len(), vms, "seed {seed}");
+        assert!(answer.moves.iter().all(|m| m.to != lost && m.from == lost), "seed {seed}");
+    }
+}
+
+fn actor() -> Actor {
+    Actor { name: "test".into(), project: "default".into() }
+}
+
+#[test]
+fn a_dry_run_explains_a_vm_that_does_not_exist_and_leaves_nothing_behind() {
+    let mut cluster = Cluster::of(&[MEDIUM, TWO]);
+    let flavor = cluster.flavor_with(holm_model::flavor::Size { vcpus: 4, ..SMALL_VM }, &[]);
+    let request = cluster.request(flavor, |_| {});
+    let before = cluster.state.clone();
+    let explanation =
+        explain_request(&cluster.state, cluster.now, &actor(), &request).expect("it may be created");
+    assert_eq!((explanation.best, explanation.placed_on), (Some(NodeId(1)), None));
+    let message = "VCPU: 4 wanted, 2 free of 2".to_owned();
+    let refused = Verdict::Refused { by: "Capacity".into(), message };
+    assert_eq!(explanation.hosts[1].verdict, refused);
+    assert_eq!(cluster.state, before);
+    cluster.done(Command::CreateVm(request.clone()));
+    assert_eq!(cluster.placed_on(request.id), Some(1), "and so it goes");
+}
+
+#[test]
+fn a_dry_run_is_refused_as_the_creation_would_be() {
+    let mut cluster = Cluster::of(&[MEDIUM]);
+    cluster.done(Command::SetQuota(holm_model::command::SetQuota {
+        project: "default".into(),
+        limits: [(ResourceClass::Vcpu, Some(0))].into(),
+    }));
+    let flavor = cluster.flavor_with(SMALL_VM, &[]);
+    let request = cluster.request(flavor, |_| {});
+    let reason = explain_request(&cluster.state, cluster.now, &actor(), &request).expect_err("quota is 0");
+    assert!(reason.to_string().contains("quota"), "{reason}");
+}
