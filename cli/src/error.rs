@@ -56,6 +56,8 @@ struct Shown<'a> {
     request_id: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    quota: Option<&'a holm_api::QuotaExceeded>,
     exit_code: u8,
 }
 
@@ -122,6 +124,7 @@ impl Error {
             field: None,
             request_id: None,
             hint,
+            quota: None,
             exit_code: self.exit_code(),
         };
         match self {
@@ -134,6 +137,7 @@ impl Error {
                 field: problem.field.as_deref(),
                 request_id: Some(problem.request_id.as_str()).filter(|id| !id.is_empty()),
                 hint: problem.hint.as_deref(),
+                quota: problem.quota.as_ref(),
                 exit_code: self.exit_code(),
             },
             Self::Failed { hint, .. } => Shown { hint: hint.as_deref(), ..own("failed", "Failed", None) },
@@ -165,6 +169,7 @@ mod tests {
             detail: "the VM name `web` is taken".into(),
             field: Some("name".into()),
             request_id: "r-17".into(),
+            quota: None,
             hint: Some("choose another name, or delete the VM".into()),
         }))
     }

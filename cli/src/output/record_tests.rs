@@ -1,8 +1,9 @@
 //! What every record looks like in every format, kept as golden files: a change shows in review.
 
 use holm_api::{
-    Cluster, Deleted, Event, EventKind, Explanation, Flavor, HostVerdict, Image, ImageKind, Member, Role,
-    Verdict, VmStatus, Weight,
+    Aggregate, AvailabilityZone, Cluster, Deleted, Event, EventKind, Explanation, Flavor, GroupMember,
+    GroupPolicy, HostVerdict, Image, ImageKind, Member, Move, Planned, Quota, QuotaClass, Role, ServerGroup,
+    Verdict, VmStatus, Weight, WhatIf,
 };
 
 use super::fixtures::*;
@@ -62,6 +63,7 @@ fn images() {
         kind: ImageKind::Qcow2Disk,
         size_bytes: 440_401_920,
         sha256: "ab".repeat(32),
+        properties: [("hw_architecture".to_owned(), "x86_64".to_owned())].into(),
         holders: vec![node_ref(1, "n1"), node_ref(2, "n2")],
         created_at: at("11:00:00"),
         revision: 8,
@@ -143,8 +145,90 @@ fn explanations() {
             host("n1", 1, Verdict::Fits, None, None, Some(0.875)),
             host("n2", 2, Verdict::Refuses, Some("ComputeStatus"), Some("the node is down"), None),
         ],
+        decision: Some(decision()),
+        placements: vec![],
+        dry_run: false,
     };
-    insta::assert_snapshot!(all_formats(&[explanation]));
+    let planned = |vm: &str, node: Option<&str>| Planned { vm: vm.into(), node: node.map(Into::into) };
+    let dry = Explanation {
+        decision: None,
+        placements: vec![planned("web-1", Some("n1")), planned("web-2", None)],
+        dry_run: true,
+        ..explanation.clone()
+    };
+    let output = Output { format: Format::Table, now: NOW };
+    insta::assert_snapshot!(all_formats(&[explanation]) + "--- dry run\n" + &output.render_one(&dry));
+}
+
+#[test]
+fn aggregates_and_zones() {
+    let aggregate = Aggregate {
+        id: id(6),
+        name: "rack-a".into(),
+        nodes: vec![node_ref(1, "n1"), node_ref(2, "n2")],
+        availability_zone: Some("rack-a".into()),
+        metadata: [("availability_zone".to_owned(), "rack-a".to_owned())].into(),
+        inventory: [("VCPU".to_owned(), over())].into(),
+        created_at: at("11:00:00"),
+        revision: 9,
+    };
+    let zone = AvailabilityZone {
+        name: "rack-a".into(),
+        available: true,
+        nodes: aggregate.nodes.clone(),
+        aggregates: vec!["rack-a".into()],
+        vms: 3,
+    };
+    insta::assert_snapshot!(all_formats(&[aggregate]) + &all_formats(&[zone]));
+}
+
+#[test]
+fn groups() {
+    let member = |name: &str, node: Option<&str>| GroupMember {
+        id: id(0x17),
+        name: name.into(),
+        node: node.map(Into::into),
+    };
+    let group = ServerGroup {
+        id: id(7),
+        name: "web".into(),
+        project: "default".into(),
+        policy: GroupPolicy::AntiAffinity,
+        max_server_per_host: Some(2),
+        members: vec![member("web-1", Some("n1")), member("web-2", None)],
+        created_at: at("11:00:00"),
+        revision: 9,
+    };
+    insta::assert_snapshot!(all_formats(&[group]));
+}
+
+#[test]
+fn policy_and_quota() {
+    let used = |used, limit| QuotaClass { used, limit };
+    let classes = [("VCPU".to_owned(), used(2, Some(8))), ("VMS".to_owned(), used(1, None))];
+    let quota = Quota { project: "default".into(), classes: classes.into() };
+    insta::assert_snapshot!(all_formats(&[policy()]) + &all_formats(&[quota]));
+}
+
+#[test]
+fn what_ifs() {
+    let moved = |vm: &str, to: Option<&str>| Move {
+        vm: vm.into(),
+        vm_id: id(0x17),
+        from: "n1".into(),
+        to: to.map(Into::into),
+        refusals: if to.is_some() { vec![] } else { building().refusals },
+    };
+    let what_if = WhatIf {
+        lose: vec!["n1".into()],
+        drain: vec![],
+        summary: "1 of 2 VMs would fit nowhere".into(),
+        vms: vec![moved("web", Some("n2")), moved("db", None)],
+        fits: 1,
+        stranded: 1,
+        revision: 40,
+    };
+    insta::assert_snapshot!(all_formats(&[what_if]));
 }
 
 #[test]

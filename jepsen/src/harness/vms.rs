@@ -127,10 +127,8 @@ pub fn tiny_vm(name: &str, image: &str) -> CreateVm {
         name: name.to_owned(),
         flavor: TINY.to_owned(),
         image: image.to_owned(),
-        kernel: None,
-        cmdline: None,
-        node: None,
         on_no_host: OnNoHost::Queue,
         availability: Availability::Pinned,
+        ..CreateVm::default()
     }
 }

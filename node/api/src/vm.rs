@@ -12,7 +12,7 @@ use crate::scheduling::{Requirement, Scheduling, Term, Toleration};
 use crate::time::Timestamp;
 
 /// Body of `POST /v1/vms`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateVm {
     /// 1 to 63 of letters, digits, `-`, `_`, `.`; unique within the project.

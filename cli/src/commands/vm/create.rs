@@ -106,7 +106,7 @@ fn refusals(created: &CreatedVms) -> Option<Error> {
     if created.refused.is_empty() {
         return None;
     }
-    let mut detail = format!("{} were not created", text::count(created.refused.len(), "VM"));
+    let mut detail = format!("not created: {}", text::count(created.refused.len(), "VM"));
     for refused in &created.refused {
         detail += &format!("\n  {}: {}", refused.name, refused.detail);
     }

@@ -6,7 +6,8 @@ use holm_api::vm::{
     Availability, Fault, HostReason, ImageRef, Observed, ObservedState, OnNoHost, Power, TaskState, VmFlavor,
 };
 use holm_api::{
-    Condition, Hypervisor, HypervisorKind, Inventory, Node, NodeRef, Role, Timestamp, Vm, VmStatus,
+    Condition, Decision, Hypervisor, HypervisorKind, Inventory, InventoryOverride, Node, NodeRef, Role,
+    SchedulerPolicy, Scheduling, Score, Timestamp, Vm, VmStatus,
 };
 use uuid::Uuid;
 
@@ -58,6 +59,16 @@ pub fn building() -> Vm {
         requested_node: None,
         on_no_host: OnNoHost::Queue,
         availability: Availability::Pinned,
+        scheduling: Scheduling {
+            availability_zone: Some("rack-a".into()),
+            node_selector: vec!["disk in (nvme,ssd)".parse().unwrap(), "!slow".parse().unwrap()],
+            tolerations: vec!["gpu=yes:NoSchedule".parse().unwrap()],
+            group: Some("web".into()),
+            different_host: vec!["db".into()],
+            priority: 5,
+            ..Scheduling::default()
+        },
+        decision: None,
         power: Power::On,
         run: 1,
         fault: None,
@@ -79,6 +90,8 @@ pub fn building() -> Vm {
 pub fn active() -> Vm {
     Vm {
         id: id(0x18),
+        scheduling: Scheduling::default(),
+        decision: Some(decision()),
         status: VmStatus::Active,
         task_state: None,
         node: Some("n1".into()),
@@ -145,6 +158,9 @@ pub fn node(n: u64, name: &str) -> Node {
         allocation_ratio,
         capacity,
         used,
+        min_unit: 1,
+        max_unit: None,
+        step_size: 1,
     };
     Node {
         id: n,
@@ -163,6 +179,16 @@ pub fn node(n: u64, name: &str) -> Node {
             ("MEMORY_MB".into(), inventory(16_384, 1024, 1.0, 15_360, 528)),
             ("DISK_GB".into(), inventory(500, 10, 1.0, 490, 4)),
         ]),
+        inventory_overrides: BTreeMap::new(),
+        availability_zone: "default".into(),
+        aggregates: vec![],
+        labels: BTreeMap::new(),
+        taints: vec![],
+        traits: vec![],
+        reported_traits: vec!["HW_CPU_X86_AVX2".into()],
+        capabilities: BTreeMap::from([("arch".into(), "x86_64".into())]),
+        load: Some(0.25),
+        failed_builds: 0,
         conditions: BTreeMap::new(),
         vms: 1,
         created_at: at("08:00:00"),
@@ -179,8 +205,49 @@ pub fn troubled_node() -> Node {
         enabled: false,
         disabled_reason: Some("disk replaced on Friday".into()),
         hypervisor: Some(simulated()),
+        inventory_overrides: BTreeMap::from([("CUSTOM_GPU".into(), over())]),
+        availability_zone: "rack-a".into(),
+        aggregates: vec!["rack-a".into(), "gpus".into()],
+        labels: BTreeMap::from([("disk".into(), "nvme".into())]),
+        taints: vec!["gpu=yes:NoSchedule".parse().unwrap()],
+        traits: vec!["CUSTOM_QUIET".into()],
+        failed_builds: 2,
         conditions: BTreeMap::from([("DiskLow".into(), Condition { since: at("11:00:00"), message })]),
         ..node(3, "n3")
+    }
+}
+
+pub fn decision() -> Decision {
+    let score = |node: &str, node_id, score| Score { node: node.into(), node_id, score };
+    Decision {
+        at: at("11:59:31"),
+        revision: 41,
+        seen: 40,
+        policy: 1,
+        chosen: Some("n1".into()),
+        candidates: 2,
+        scores: vec![score("n1", 1, 2.5), score("n3", 3, 1.25)],
+    }
+}
+
+pub fn over() -> InventoryOverride {
+    InventoryOverride { total: Some(2), allocation_ratio: Some(1.5), ..InventoryOverride::default() }
+}
+
+pub fn policy() -> SchedulerPolicy {
+    let filters = ["ComputeStatus", "Taints", "Capacity"].map(str::to_owned);
+    let known = filters.clone().map(|name| (name, true)).into_iter().chain([("NumInstances".into(), false)]);
+    SchedulerPolicy {
+        filters: filters.to_vec(),
+        weighers: [("Ram".to_owned(), 1.0), ("Cpu".to_owned(), -0.5)].into(),
+        max_instances_per_host: 50,
+        max_io_ops_per_host: 8,
+        isolated_images: vec![],
+        isolated_nodes: vec!["n3".into()],
+        known_filters: known.collect(),
+        known_weighers: [("Ram".to_owned(), 1.0), ("Cpu".to_owned(), 1.0), ("Load".to_owned(), 0.0)].into(),
+        required_filters: vec!["ComputeStatus".into(), "Capacity".into()],
+        revision: 1,
     }
 }
 

@@ -31,8 +31,8 @@ impl Record for SchedulerPolicy {
         }
         let mut weighers = Table::new(&["WEIGHER", "MULTIPLIER", "DEFAULT"]);
         for (name, default) in &self.known_weighers {
-            let multiplier = self.weighers.get(name).map_or("off".to_owned(), ToString::to_string);
-            weighers.row(vec![name.clone(), multiplier, default.to_string()]);
+            let multiplier = self.weighers.get(name).copied().unwrap_or_default();
+            weighers.row(vec![name.clone(), shown(multiplier), shown(*default)]);
         }
         let numbers = table::fields(&[
             field("Max instances per host", self.max_instances_per_host),
@@ -43,4 +43,8 @@ impl Record for SchedulerPolicy {
         ]);
         format!("{}\n{}\n{numbers}", filters.render(), weighers.render())
     }
+}
+
+fn shown(multiplier: f64) -> String {
+    if multiplier == 0.0 { "off".into() } else { multiplier.to_string() }
 }
