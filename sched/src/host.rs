@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use holm_model::aggregate::{Aggregate, DEFAULT_ZONE};
 use holm_model::node::Node;
 use holm_model::vm::{Vm, VmStatus};
-use holm_model::{NodeId, Resources, State};
+use holm_model::{Inventory, NodeId, ResourceClass, Resources, State};
 
 /// A host and its load.
 #[derive(Clone, Debug)]
@@ -14,6 +14,8 @@ pub struct Host<'a> {
     pub node: &'a Node,
     /// Sum of the claims.
     pub claimed: Cow<'a, Resources>,
+    /// What they leave.
+    pub free: Free,
     /// Its availability zone.
     pub zone: &'a str,
     /// The aggregates it is in, by id. Most hosts are in one at most: that one costs no allocation.
@@ -23,6 +25,79 @@ pub struct Host<'a> {
     pub vms: u32,
     /// Those of them that are being built: Nova's I/O operations.
     pub building: u32,
+}
+
+/// Capacity less claims of the classes every VM asks for, worked out once: these are read for every VM.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Free {
+    pub vcpus: i64,
+    pub memory_mib: i64,
+    pub disk_gib: i64,
+    /// Whether any amount of these may be claimed: no least or greatest amount, no steps.
+    any_amount: bool,
+}
+
+impl Free {
+    fn of(node: &Node, claimed: &Resources) -> Self {
+        let mut free = Self { any_amount: true, ..Self::default() };
+        for (class, inventory) in &node.inventory {
+            let amount = match class {
+                ResourceClass::Vcpu => &mut free.vcpus,
+                ResourceClass::MemoryMb => &mut free.memory_mib,
+                ResourceClass::DiskGb => &mut free.disk_gib,
+                ResourceClass::Custom(_) => continue,
+            };
+            *amount = clamp(inventory.capacity());
+            let Inventory { min_unit, max_unit, step_size, .. } = inventory;
+            free.any_amount &= (*min_unit, *max_unit, *step_size) == (1, u64::MAX, 1);
+        }
+        for (class, amount) in &claimed.0 {
+            let left = match class {
+                ResourceClass::Vcpu => &mut free.vcpus,
+                ResourceClass::MemoryMb => &mut free.memory_mib,
+                ResourceClass::DiskGb => &mut free.disk_gib,
+                ResourceClass::Custom(_) => continue,
+            };
+            *left = left.saturating_sub(clamp(*amount));
+        }
+        free
+    }
+
+    /// Whether so much is free, where three numbers can tell; the rule itself is
+    /// `holm_model::feasible::has_capacity`, and this its answer.
+    pub fn has(&self, wanted: &Wanted) -> Option<bool> {
+        let within = |wanted: i64, free: i64| wanted == 0 || wanted <= free;
+        (self.any_amount && wanted.nothing_else).then(|| {
+            within(wanted.vcpus, self.vcpus)
+                && within(wanted.memory_mib, self.memory_mib)
+                && within(wanted.disk_gib, self.disk_gib)
+        })
+    }
+}
+
+/// A claim in the classes of [`Free`].
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    vcpus: i64,
+    memory_mib: i64,
+    disk_gib: i64,
+    /// Whether it has no other class.
+    nothing_else: bool,
+}
+
+impl Wanted {
+    pub fn of(claim: &Resources) -> Self {
+        Self {
+            vcpus: clamp(claim.get(&ResourceClass::Vcpu)),
+            memory_mib: clamp(claim.get(&ResourceClass::MemoryMb)),
+            disk_gib: clamp(claim.get(&ResourceClass::DiskGb)),
+            nothing_else: !claim.0.keys().any(|class| matches!(class, ResourceClass::Custom(_))),
+        }
+    }
+}
+
+fn clamp(amount: u64) -> i64 {
+    i64::try_from(amount).unwrap_or(i64::MAX)
 }
 
 impl<'a> Host<'a> {
@@ -57,6 +132,7 @@ impl<'a> Host<'a> {
         Self {
             node,
             claimed: Cow::Borrowed(&node.allocated),
+            free: Free::of(node, &node.allocated),
             zone: DEFAULT_ZONE,
             first_aggregate: None,
             more_aggregates: Vec::new(),
@@ -87,6 +163,7 @@ impl<'a> Host<'a> {
     /// A VM is placed here.
     pub fn claim(&mut self, resources: &Resources) {
         self.claimed.to_mut().add(resources);
+        self.free = Free::of(self.node, &self.claimed);
         self.vms += 1;
         self.building += 1;
     }
@@ -95,6 +172,7 @@ impl<'a> Host<'a> {
     pub fn without(&mut self, vm: &Vm) {
         let Some(claim) = vm.claim.as_ref().filter(|claim| claim.node == self.node.id) else { return };
         self.claimed.to_mut().sub(&claim.resources);
+        self.free = Free::of(self.node, &self.claimed);
         self.vms = self.vms.saturating_sub(1);
         self.building = self.building.saturating_sub(u32::from(vm.status == VmStatus::Build));
     }

@@ -9,6 +9,8 @@ use holm_model::image::Image;
 use holm_model::vm::Vm;
 use holm_model::{NodeId, Resources, State, VmId};
 
+use crate::host::Wanted;
+
 /// Hosts given to VMs earlier in the same batch.
 pub type Placed = BTreeMap<VmId, NodeId>;
 
@@ -20,6 +22,8 @@ pub struct Request<'a> {
     pub vm: &'a Vm,
     /// What it will claim.
     pub claim: Resources,
+    /// The same, ready to be compared.
+    pub wanted: Wanted,
     pub image: Option<&'a Image>,
     /// What it boots from, image and kernel.
     pub boots_from: Vec<Held>,
@@ -34,17 +38,30 @@ pub struct Request<'a> {
 #[derive(Clone, Debug)]
 pub struct Held {
     pub size_bytes: u64,
-    /// Ascending; a flat copy, since every host is looked up.
-    holders: Vec<NodeId>,
+    /// A bit a node, by id: ids are counted up from 1, and every host is looked up.
+    holders: Vec<u64>,
 }
 
 impl Held {
     fn of(image: &Image) -> Self {
-        Self { size_bytes: image.size_bytes, holders: image.holders.iter().copied().collect() }
+        let mut holders = Vec::new();
+        for holder in &image.holders {
+            let (word, bit) = Self::place(*holder);
+            if word >= holders.len() {
+                holders.resize(word + 1, 0);
+            }
+            holders[word] |= bit;
+        }
+        Self { size_bytes: image.size_bytes, holders }
     }
 
     pub fn is_on(&self, node: NodeId) -> bool {
-        self.holders.binary_search(&node).is_ok()
+        let (word, bit) = Self::place(node);
+        self.holders.get(word).is_some_and(|bits| bits & bit != 0)
+    }
+
+    fn place(node: NodeId) -> (usize, u64) {
+        ((node.0 / 64) as usize, 1 << (node.0 % 64))
     }
 }
 
@@ -98,9 +115,11 @@ impl<'a> Request<'a> {
             ids.iter().map(mate).collect()
         };
         let spec = &vm.spec;
+        let claim = feasible::claim_of(spec);
         Self {
             vm,
-            claim: feasible::claim_of(spec),
+            wanted: Wanted::of(&claim),
+            claim,
             image: state.images.get(&spec.image),
             boots_from: std::iter::once(&spec.image)
                 .chain(&spec.kernel)

@@ -39,6 +39,7 @@ impl Range {
     /// The range of nothing yet.
     pub const EMPTY: Self = Self { min: i64::MAX, max: i64::MIN };
 
+    #[inline]
     pub fn include(&mut self, raw: i64) {
         self.min = self.min.min(raw);
         self.max = self.max.max(raw);
@@ -69,6 +70,7 @@ pub struct Scale {
 
 impl Scale {
     /// `raw` between 0 and [`ONE`], rounded down; 0 when all hosts weigh the same.
+    #[inline]
     pub fn normalise(&self, raw: i64) -> i64 {
         if self.range.is_flat() {
             return 0;

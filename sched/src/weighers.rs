@@ -13,7 +13,6 @@ mod ram;
 mod soft_affinity;
 mod soft_anti_affinity;
 
-use holm_model::ResourceClass;
 use holm_model::group::GroupPolicy;
 
 pub use self::build_failure::BuildFailure;
@@ -48,13 +47,6 @@ pub fn all() -> Vec<Box<dyn Weigher>> {
         Box::new(Load),
         Box::new(PreferNoSchedule),
     ]
-}
-
-/// Capacity less claims of `class`, overcommit included.
-fn free(host: &Host<'_>, class: &ResourceClass) -> i64 {
-    let capacity = host.node.inventory.get(class).map_or(0, |inventory| inventory.capacity());
-    let clamp = |amount: u64| i64::try_from(amount).unwrap_or(i64::MAX);
-    clamp(capacity).saturating_sub(clamp(host.claimed.get(class)))
 }
 
 /// Members of the VM's group on `host`, if the group has this policy.

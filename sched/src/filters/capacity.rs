@@ -21,6 +21,7 @@ impl Filter for Capacity {
     }
 
     fn passes(&self, request: &Request<'_>, host: &Host<'_>) -> bool {
-        feasible::has_capacity(host.node, &host.claimed, &request.claim)
+        let told = host.free.has(&request.wanted);
+        told.unwrap_or_else(|| feasible::has_capacity(host.node, &host.claimed, &request.claim))
     }
 }

@@ -1,7 +1,5 @@
 //! Prefers hosts with more free memory: VMs spread.
 
-use holm_model::ResourceClass;
-
 use crate::host::Host;
 use crate::request::Request;
 use crate::weigher::Weigher;
@@ -16,6 +14,6 @@ impl Weigher for Ram {
     }
 
     fn weigh(&self, _request: &Request<'_>, host: &Host<'_>) -> i64 {
-        super::free(host, &ResourceClass::MemoryMb)
+        host.free.memory_mib
     }
 }

@@ -197,11 +197,15 @@ impl Cluster {
     /// A waiting VM of a flavor with these extra specs.
     pub fn vm_of(&mut self, extra_specs: &[(&str, &str)]) -> VmId {
         let flavor = self.flavor_with(SMALL_VM, extra_specs);
-        self.create(SMALL_VM, |vm| vm.flavor = flavor)
+        self.create_of(flavor, |_| {})
     }
 
     pub fn create(&mut self, size: Size, change: impl FnOnce(&mut CreateVm)) -> VmId {
         let flavor = self.flavor_with(size, &[]);
+        self.create_of(flavor, change)
+    }
+
+    pub fn create_of(&mut self, flavor: FlavorId, change: impl FnOnce(&mut CreateVm)) -> VmId {
         let request = self.request(flavor, change);
         let id = request.id;
         self.done(Command::CreateVm(request));

@@ -5,6 +5,7 @@ mod cluster;
 mod explain;
 mod filters;
 mod filters_nova;
+mod fixtures;
 mod groups;
 mod node_health;
 mod placement;
