@@ -242,7 +242,8 @@ fn aggregate_image_properties_isolation_compares_only_shared_keys() {
     let mut cluster = Cluster::of(&[MEDIUM; 3]);
     cluster.aggregate(1, &[1], &[("os_distro", "windows")]);
     cluster.aggregate(2, &[2], &[("os_distro", "debian,fedora"), ("ssd", "true")]);
-    let cases: &[(&[(&str, &str)], [bool; 3])] = &[
+    type Properties = &'static [(&'static str, &'static str)];
+    let cases: &[(Properties, [bool; 3])] = &[
         (&[("os_distro", "windows")], [true, false, true]),
         (&[("os_distro", "fedora")], [false, true, true]),
         (&[("os_distro", "")], [true, true, true]),

@@ -1,6 +1,7 @@
 //! The placement controller: order, refusals worth recording, giving up.
 
 use holm_model::flavor::Size;
+use holm_model::scheduling::Scheduling;
 use holm_model::vm::{BUILD_TIMEOUT_MS, OnNoHost, VmStatus};
 use holm_model::{Command, NodeId, State, Timestamp, VmId};
 use holm_sched::controllers::{NO_HOST_MAX, Placement};
@@ -169,4 +170,48 @@ fn nothing_is_placed_on_a_node_that_may_be_dead_and_nothing_is_given_up_for_it()
 #[test]
 fn without_a_leadership_nothing_is_decided() {
     assert_eq!(Placement.decide(&State::default(), &Facts::default()), []);
+}
+
+#[test]
+fn the_queue_goes_by_priority_then_age_then_id() {
+    let one_slot = HostSize { vcpus: 1, memory_mib: 4096, disk_gib: 10 };
+    let mut cluster = Cluster::of(&[one_slot; 4]);
+    let mut at = |now, priority| {
+        cluster.now = Timestamp(now);
+        cluster.vm_like(Scheduling { priority, ..Scheduling::default() })
+    };
+    let low = at(1_000_000, -1);
+    let young = at(3_000_000, 0);
+    let old = at(2_000_000, 0);
+    let same_age = at(2_000_000, 0);
+    let urgent = at(4_000_000, 7);
+    assert_eq!(placed(&decide(&cluster)), [urgent, old, same_age, young]);
+    assert!(old < same_age);
+    let commands = decide(&cluster);
+    cluster.carry_out(commands);
+    assert!(cluster.record(low).claim.is_none(), "the least urgent waits, however old");
+}
+
+#[test]
+fn a_placed_vm_keeps_how_its_host_was_chosen() {
+    let mut cluster = Cluster::of(&[MEDIUM, MEDIUM, HostSize { vcpus: 16, ..MEDIUM }]);
+    cluster.cordon(2, "test");
+    cluster.policy(|policy| policy.weighers = [("Cpu".to_owned(), 2000)].into());
+    let vm = cluster.vm(SMALL_VM);
+    let seen = cluster.state.revision;
+    assert_eq!(cluster.placed_on(vm), Some(3));
+    let decision = cluster.record(vm).decision.as_ref().expect("it was decided");
+    let scores: Vec<_> = decision.scores.iter().map(|score| (score.node.0, score.score_millionths)).collect();
+    assert_eq!((decision.candidates, scores), (2, vec![(3, 2_000_000), (1, 0)]));
+    assert_eq!((decision.seen, decision.policy), (seen, cluster.state.scheduler.revision));
+}
+
+#[test]
+fn a_change_of_policy_counts_from_the_next_decision_on() {
+    let mut cluster = Cluster::of(&[MEDIUM, HostSize { vcpus: 16, ..MEDIUM }]);
+    for (multiplier, expected) in [(1000, 2), (-1000, 1)] {
+        cluster.policy(|policy| policy.weighers = [("Cpu".to_owned(), multiplier)].into());
+        let vm = cluster.vm(SMALL_VM);
+        assert_eq!(cluster.placed_on(vm), Some(expected));
+    }
 }

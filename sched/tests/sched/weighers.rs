@@ -199,7 +199,9 @@ fn scores_are_novas_normalisation_times_multipliers() {
     let host = |vcpus, memory_mib| HostSize { vcpus, memory_mib, disk_gib: 10 };
     let mut cluster = Cluster::of(&[host(4, 2000), host(8, 3000), host(6, 4000)]);
     let vm = cluster.vm(SMALL_VM);
-    let cases: &[(&[(&str, i64)], &[(u64, i64)])] = &[
+    type Multipliers = &'static [(&'static str, i64)];
+    type Scores = &'static [(u64, i64)];
+    let cases: &[(Multipliers, Scores)] = &[
         (&[("Ram", 1000)], &[(3, 1_000_000), (2, 500_000), (1, 0)]),
         (&[("Ram", -1000)], &[(1, 0), (2, -500_000), (3, -1_000_000)]),
         (&[("Ram", 1000), ("Cpu", 1000)], &[(2, 1_500_000), (3, 1_500_000), (1, 0)]),
