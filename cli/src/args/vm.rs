@@ -10,7 +10,7 @@ use super::value::{BoundedWait, Wait, duration};
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     /// Creates a VM, and waits until it is ACTIVE.
-    Create(Create),
+    Create(Box<Create>),
     /// Lists VMs.
     List(List),
     /// Shows everything about a VM.

@@ -16,7 +16,7 @@ use crate::error::Error;
 
 pub async fn run(cx: &Context, verb: Verb) -> Result<(), Error> {
     match verb {
-        Verb::Create(typed) => Box::pin(create::run(cx, typed)).await,
+        Verb::Create(typed) => Box::pin(create::run(cx, *typed)).await,
         Verb::List(typed) => Box::pin(list::run(cx, &typed)).await,
         Verb::Show(typed) => show::run(cx, &typed).await,
         Verb::Start(typed) => Box::pin(power::start(cx, &typed)).await,

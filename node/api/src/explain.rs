@@ -24,7 +24,7 @@ pub struct Explanation {
     #[serde(default)]
     pub decision: Option<Decision>,
     /// Of a dry run with `count`: where each VM would go, in order.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub placements: Vec<Planned>,
     /// True when nothing was created: the VM is only thought of.
     #[serde(default)]

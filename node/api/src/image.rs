@@ -21,6 +21,7 @@ pub struct Image {
     /// Lower-case hex.
     pub sha256: String,
     /// What it needs of a host: `hw_architecture`, `trait:…`, or an operator's own keys.
+    #[serde(default)]
     pub properties: BTreeMap<String, String>,
     /// Nodes that hold the bytes, verified.
     pub holders: Vec<NodeRef>,

@@ -34,22 +34,32 @@ pub struct Node {
     /// of its aggregates, under its own.
     pub inventory: BTreeMap<String, Inventory>,
     /// What an operator said it offers, whatever it reports.
+    #[serde(default)]
     pub inventory_overrides: BTreeMap<String, InventoryOverride>,
     /// `default` when it is in no zone.
+    #[serde(default)]
     pub availability_zone: String,
     /// Names of the aggregates it is in.
+    #[serde(default)]
     pub aggregates: Vec<String>,
+    #[serde(default)]
     pub labels: BTreeMap<String, String>,
+    #[serde(default)]
     pub taints: Vec<Taint>,
     /// Traits an operator gave it.
+    #[serde(default)]
     pub traits: Vec<String>,
     /// Traits it reports, in Placement's words: `HW_CPU_X86_AVX2` …
+    #[serde(default)]
     pub reported_traits: Vec<String>,
     /// Facts it reports: `arch`, `cpu_model`, `hypervisor_type`, `hypervisor_version`, `firmware`.
+    #[serde(default)]
     pub capabilities: BTreeMap<String, String>,
     /// Load average per CPU it reported, coarsely rounded; null before its first report.
+    #[serde(default)]
     pub load: Option<f64>,
     /// Builds that failed there lately.
+    #[serde(default)]
     pub failed_builds: u32,
     /// What is wrong with it, by name; empty when all is well.
     pub conditions: BTreeMap<String, Condition>,
@@ -72,11 +82,18 @@ pub struct Inventory {
     /// Sum of the claims.
     pub used: u64,
     /// Least amount of one claim.
+    #[serde(default = "one")]
     pub min_unit: u64,
     /// Greatest amount of one claim; null for no bound.
+    #[serde(default)]
     pub max_unit: Option<u64>,
     /// A claim is a multiple of this.
+    #[serde(default = "one")]
     pub step_size: u64,
+}
+
+fn one() -> u64 {
+    1
 }
 
 /// What an operator says instead of what a node reports; what is not given stays as it is.

@@ -29,7 +29,7 @@ pub struct Problem {
     /// What to do next.
     pub hint: Option<String>,
     /// With `quota_exceeded`: the numbers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub quota: Option<QuotaExceeded>,
 }
 

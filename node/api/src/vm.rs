@@ -156,8 +156,10 @@ pub struct Vm {
     pub on_no_host: OnNoHost,
     pub availability: Availability,
     /// What else it asks of its host.
+    #[serde(default)]
     pub scheduling: Scheduling,
     /// How its host was chosen; null while it was never placed.
+    #[serde(default)]
     pub decision: Option<Decision>,
     /// The power asked for.
     pub power: Power,

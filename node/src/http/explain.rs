@@ -91,8 +91,10 @@ fn verdict(vm: &Vm, node: NodeId, name: &str, answered: &Answered) -> HostVerdic
                 .iter()
                 .map(|weight| Weight {
                     weigher: weight.weigher.clone(),
+                    // Zero has no sign for people.
                     score: weight.normalised_millionths as f64 / 1e6 * weight.multiplier_thousandths as f64
-                        / 1e3,
+                        / 1e3
+                        + 0.0,
                 })
                 .collect();
         }

@@ -62,7 +62,7 @@ pub async fn create(
 #[serde(untagged)]
 #[allow(dead_code)] // Only its description is used.
 enum Created {
-    Vm(Vm),
+    Vm(Box<Vm>),
     Vms(CreatedVms),
 }
 

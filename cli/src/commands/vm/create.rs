@@ -80,15 +80,20 @@ async fn many(
 ) -> Result<(), Error> {
     let mut failed = refusals(&created);
     let mut ended = Vec::with_capacity(created.items.len());
+    let mut limit = limit;
     for vm in created.items {
-        let Some(limit) = limit else {
+        let Some(left) = limit.map(|limit| limit.saturating_sub(start.elapsed())) else {
             ended.push(vm);
             continue;
         };
         let target = path::of("vms", &vm.id.to_string(), "")?;
-        match wait::until(cx, vm, Goal::Running, limit.saturating_sub(start.elapsed())).await {
+        match wait::until(cx, vm, Goal::Running, left).await {
             Ok(vm) => ended.push(vm),
-            Err(error @ Error::Failed { .. }) => {
+            Err(error @ (Error::Failed { .. } | Error::OutcomeUnknown { .. })) => {
+                // Nobody waits any longer; the others are shown as they were accepted.
+                if matches!(error, Error::OutcomeUnknown { .. }) {
+                    limit = None;
+                }
                 ended.extend(cx.client.find::<Vm>(&target).await?);
                 if let Some(earlier) = failed.replace(error) {
                     earlier.print(cx.output.format);

@@ -66,7 +66,7 @@ fn why(host: &HostVerdict) -> String {
     if !refusal.is_empty() {
         return refusal.join(": ");
     }
-    let weights: Vec<_> =
-        host.weights.iter().map(|weight| format!("{} {:.3}", weight.weigher, weight.score)).collect();
+    let counts = host.weights.iter().filter(|weight| weight.score != 0.0);
+    let weights: Vec<_> = counts.map(|weight| format!("{} {:.3}", weight.weigher, weight.score)).collect();
     weights.join(", ")
 }
