@@ -39,28 +39,17 @@ pub struct Free {
 
 impl Free {
     fn of(node: &Node, claimed: &Resources) -> Self {
-        let mut free = Self { any_amount: true, ..Self::default() };
-        for (class, inventory) in &node.inventory {
-            let amount = match class {
-                ResourceClass::Vcpu => &mut free.vcpus,
-                ResourceClass::MemoryMb => &mut free.memory_mib,
-                ResourceClass::DiskGb => &mut free.disk_gib,
-                ResourceClass::Custom(_) => continue,
-            };
-            *amount = clamp(inventory.capacity());
+        let mut any_amount = true;
+        let mut free = |class| {
+            let Some(inventory) = node.inventory.get(class) else { return 0 };
             let Inventory { min_unit, max_unit, step_size, .. } = inventory;
-            free.any_amount &= (*min_unit, *max_unit, *step_size) == (1, u64::MAX, 1);
-        }
-        for (class, amount) in &claimed.0 {
-            let left = match class {
-                ResourceClass::Vcpu => &mut free.vcpus,
-                ResourceClass::MemoryMb => &mut free.memory_mib,
-                ResourceClass::DiskGb => &mut free.disk_gib,
-                ResourceClass::Custom(_) => continue,
-            };
-            *left = left.saturating_sub(clamp(*amount));
-        }
-        free
+            any_amount &= (*min_unit, *max_unit, *step_size) == (1, u64::MAX, 1);
+            clamp(inventory.capacity()).saturating_sub(clamp(claimed.get(class)))
+        };
+        let vcpus = free(&ResourceClass::Vcpu);
+        let memory_mib = free(&ResourceClass::MemoryMb);
+        let disk_gib = free(&ResourceClass::DiskGb);
+        Self { vcpus, memory_mib, disk_gib, any_amount }
     }
 
     /// Whether so much is free, where three numbers can tell; the rule itself is

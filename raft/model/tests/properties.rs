@@ -16,6 +16,7 @@ use uuid::Uuid;
 
 /// One step of a generated history; small pools of ids make steps meet each other.
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant, reason = "most steps are commands")]
 enum Step {
     Command(Command),
     /// Place whatever waits on this node, with the current leadership.
@@ -388,7 +389,7 @@ proptest! {
                 prop_assert_eq!(&unchanged, &before, "a refusal changed something");
             }
             // A replica that restored a snapshot in between holds the same bytes.
-            if n % 17 == 0 {
+            if n.is_multiple_of(17) {
                 other = snapshot::decode(&snapshot::encode(&other)).expect("own snapshot");
             }
             prop_assert_eq!(apply(&mut other, &entry), applied);
