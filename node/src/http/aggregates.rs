@@ -41,7 +41,8 @@ async fn create(State(app): State<Shared>, change: Change<CreateAggregate>) -> R
     limits::name("name", &body.name)?;
     limits::map("metadata", &body.metadata)?;
     let id = AggregateId(Uuid::now_v7());
-    let accepted = perform(&app.raft, &intent, Basis::Local, |state| {
+    let basis = Basis::of_all(body.nodes.iter().map(String::as_str));
+    let accepted = perform(&app.raft, &intent, basis, |state| {
         let nodes = nodes(state, "nodes", &body.nodes)?;
         let CreateAggregate { name, metadata, .. } = body.clone();
         Ok(Command::CreateAggregate(command::CreateAggregate { id, name, nodes, metadata }))
@@ -91,7 +92,9 @@ async fn patch(
 ) -> Result<Answer<Aggregate>> {
     let Change { body, intent } = change;
     let inventory = convert::to_overrides(&body.inventory)?;
-    let accepted = perform(&app.raft, &intent, Basis::of(&name), |state| {
+    let named = [&name.0].into_iter().chain(&body.add_nodes).chain(&body.remove_nodes);
+    let basis = Basis::of_all(named.map(String::as_str));
+    let accepted = perform(&app.raft, &intent, basis, |state| {
         Ok(Command::UpdateAggregate(command::UpdateAggregate {
             id: find(state, &name.0)?.id,
             name: body.name.clone(),

@@ -41,7 +41,7 @@ pub async fn create(
         return Ok(Answer::read(&snapshot, explanation).into_response());
     }
     let build = |state: &Model| to_command(state, &ids, &names, &body);
-    let accepted = perform(&app.raft, &intent, Basis::Local, build).await?;
+    let accepted = perform(&app.raft, &intent, Basis::of_all(named(&body)), build).await?;
     match &accepted.done.outcome {
         Outcome::Vm(id) => {
             let vm = one(&accepted, *id).ok_or_else(|| Failure::gone(Kind::Vm, &accepted))?;
@@ -55,6 +55,13 @@ pub async fn create(
         }
         _ => Err(Failure::unexpected(&accepted)),
     }
+}
+
+/// Every name or id of a record in the body.
+fn named(body: &CreateVm) -> impl Iterator<Item = &str> {
+    let one = [&body.kernel, &body.node, &body.group].into_iter().flatten();
+    let many = body.different_host.iter().chain(&body.same_host);
+    [&body.flavor, &body.image].into_iter().chain(one).chain(many).map(String::as_str)
 }
 
 /// One VM, or a list when `count` was given.
