@@ -86,16 +86,16 @@ impl Images {
         if let Some(path) = self.app.images.path(&image.sha256) {
             return Ok(path);
         }
-        let result = self.from_any_holder(image).await;
+        let result = self.fetch_from_any_holder(image).await;
         lock(&self.progress).remove(&image.sha256);
         lock(&self.transfers).remove(&image.sha256);
         result
     }
 
-    async fn from_any_holder(&self, image: &Image) -> Result<PathBuf, Error> {
+    async fn fetch_from_any_holder(&self, image: &Image) -> Result<PathBuf, Error> {
         let mut last = Error::NoHolder(image.name.clone());
         for (holder, address) in holders(&self.app.raft.state().state, image, self.app.raft.node_id()) {
-            match self.from(image, &address).await {
+            match self.fetch_from(image, &address).await {
                 Ok(path) => {
                     tracing::info!(image = %image.name, from = %holder, bytes = image.size_bytes, "image fetched");
                     return Ok(path);
@@ -109,7 +109,7 @@ impl Images {
         Err(last)
     }
 
-    async fn from(&self, image: &Image, address: &str) -> Result<PathBuf, Error> {
+    async fn fetch_from(&self, image: &Image, address: &str) -> Result<PathBuf, Error> {
         let path = format!("/v1/images/{}/data?consistency=stale", image.id);
         let pulled = self
             .app
