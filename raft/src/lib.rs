@@ -15,6 +15,7 @@ mod member;
 mod network;
 mod peers;
 mod propose;
+mod reserve;
 mod rounds;
 mod rpc;
 mod server;

@@ -22,7 +22,7 @@ use crate::peers::Peers;
 use crate::state_machine::StateMachine;
 use crate::store::LogStore;
 use crate::types::{Node, Raft};
-use crate::{leadership, member, rounds, server, snapshot, status, store};
+use crate::{leadership, member, reserve, rounds, server, snapshot, status, store};
 
 /// How to run a member.
 #[derive(Clone, Debug)]
@@ -138,6 +138,7 @@ async fn open(
 ) -> Result<(Identity, LogStore, snapshot::File, StateMachine), StartError> {
     let opened = tokio::task::spawn_blocking(move || -> Result<_, StartError> {
         let identity = Identity::load(&data_dir)?;
+        reserve::adjust(&data_dir);
         let store = store::open(&data_dir, &identity)?;
         let file = snapshot::File::open(&data_dir)?;
         let state_machine = StateMachine::open(file.clone(), store.purged(), stopping)?;

@@ -17,6 +17,7 @@ use super::database::Database;
 use super::{COMMITTED, PURGED, Shared, VOTE, decode, encode, last_index};
 use crate::fatal::{panic_message, stop_process};
 use crate::identity::Identity;
+use crate::reserve;
 use crate::types::{Entry, LogId, TypeConfig, Vote, entry_bytes};
 
 /// A group is made durable when it has grown to this, even if more is waiting.
@@ -137,7 +138,10 @@ impl Thread {
         match command {
             Command::Append { entries, done, _backlog } => match self.append(&entries) {
                 Ok(end) => self.waiting.push(Waiting::Append { end, done, _backlog }),
-                Err(error) => done.io_completed(Err(error)),
+                Err(error) => {
+                    reserve::adjust(&self.data_dir);
+                    done.io_completed(Err(error));
+                }
             },
             Command::Vote(vote, reply) => match self.database.put(VOTE, &encode(&vote)) {
                 Ok(()) => self.waiting.push(Waiting::Vote(vote, reply)),
@@ -176,6 +180,10 @@ impl Thread {
             return;
         }
         let result = self.write_committed().and_then(|()| self.database.sync());
+        if result.is_err() {
+            // The node ends now; if the disk is full, this is what it comes back with.
+            reserve::adjust(&self.data_dir);
+        }
         self.waiting_bytes = 0;
         for waiting in std::mem::take(&mut self.waiting) {
             let result = result.as_ref().map(|_| ()).map_err(copy);
