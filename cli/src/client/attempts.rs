@@ -21,8 +21,10 @@ use super::transport::{Body, Connection, Failure, broken, whole};
 use super::{Client, Endpoint};
 use crate::error::Error;
 
-/// One endpoint is given up after this long when there are others.
+/// One endpoint is given up after this long when there are others; a node answers a read within 3 s.
 const ATTEMPT_LIMIT: Duration = Duration::from_secs(4);
+/// A node gives up a write after as long as we do: its own words for it come a little later.
+const GRACE: Duration = Duration::from_secs(2);
 /// Pause after a round in which no endpoint could answer, doubled each time.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
@@ -159,7 +161,7 @@ impl Client {
                 if left.is_zero() && !trouble.failures.is_empty() {
                     return Err(trouble.into_error(&call.look));
                 }
-                let limit = if self.endpoints.len() > 1 { left.min(ATTEMPT_LIMIT) } else { left };
+                let limit = if self.endpoints.len() > 1 { ATTEMPT_LIMIT } else { left + GRACE };
                 match self.attempt(&self.endpoints[at], &call, &mut seen, limit).await {
                     Ok(Ok(answer)) => {
                         self.current.store(at, Ordering::Relaxed);

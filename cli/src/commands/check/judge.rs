@@ -35,8 +35,7 @@ fn endpoints(seen: &Seen) -> Vec<Finding> {
         let why = answer.as_ref().err()?;
         Some(Finding::new("endpoints", Level::Wrong, format!("{endpoint}: {why}")))
     });
-    let ok = format!("{} answer", count(seen.endpoints.len(), "endpoint"));
-    each_or_ok("endpoints", wrong.collect(), ok)
+    each_or_ok("endpoints", wrong.collect(), format!("{0} of {0} answer", seen.endpoints.len()))
 }
 
 fn nodes(seen: &Seen) -> Vec<Finding> {
@@ -65,7 +64,7 @@ fn nodes(seen: &Seen) -> Vec<Finding> {
     if seen.nodes.is_empty() {
         wrong.push(Finding::new("nodes", Level::Wrong, "the list of nodes cannot be read"));
     }
-    each_or_ok("nodes", wrong, format!("{} up", count(seen.nodes.len(), "node")))
+    each_or_ok("nodes", wrong, format!("{0} of {0} up", seen.nodes.len()))
 }
 
 fn quorum(seen: &Seen) -> Finding {
@@ -81,12 +80,11 @@ fn quorum(seen: &Seen) -> Finding {
         let message = format!("{up} of {} voters answer, {majority} needed: {why}", voters.len());
         return Finding::new("quorum", Level::Wrong, message);
     }
-    let spare = up.saturating_sub(majority);
-    let message = format!(
-        "{up} of {} voters answer; writes survive the loss of {}",
-        voters.len(),
-        count(spare, "more node")
-    );
+    let loss = match up.saturating_sub(majority) {
+        0 => "the loss of one more stops writes".to_owned(),
+        spare => format!("writes survive the loss of {spare} more"),
+    };
+    let message = format!("{up} of {} voters answer; {loss}", voters.len());
     match () {
         () if up < voters.len() => Finding::new("quorum", Level::Wrong, message),
         () if voters.len() < 3 => Finding::new("quorum", Level::Note, message),

@@ -80,7 +80,7 @@ fn all_is_well() {
     assert!(findings.iter().all(|finding| finding.level == Level::Ok), "{findings:#?}");
     assert_eq!(
         of(&healthy(), "quorum"),
-        [(Level::Ok, "3 of 3 voters answer; writes survive the loss of 1 more node".into())]
+        [(Level::Ok, "3 of 3 voters answer; writes survive the loss of 1 more".into())]
     );
     assert_eq!(of(&healthy(), "states"), [(Level::Ok, "equal on 3 nodes at index 20".into())]);
 }
@@ -95,7 +95,7 @@ fn a_node_that_does_not_answer_costs_the_spare() {
     );
     assert_eq!(
         of(&seen, "quorum"),
-        [(Level::Wrong, "2 of 3 voters answer; writes survive the loss of 0 more nodes".into())]
+        [(Level::Wrong, "2 of 3 voters answer; the loss of one more stops writes".into())]
     );
 }
 

@@ -1,10 +1,12 @@
 //! The cluster as people see it: its leader, and how its members keep up.
 
+use std::time::Duration;
+
 use holm_api::{Cluster, Member};
 
 use super::{Record, field};
 use crate::output::table::{self, Table};
-use crate::output::text::Now;
+use crate::output::text::{self, Now};
 
 impl Record for Cluster {
     const COLUMNS: &'static [&'static str] = &["NAME", "LEADER", "MEMBERS", "REVISION", "AGE"];
@@ -44,13 +46,17 @@ impl Record for Cluster {
                 member.name.clone(),
                 member.role.to_string(),
                 if member.up { "UP".into() } else { "DOWN".into() },
-                member.silent_ms.map(|ms| format!("{ms} ms ago")).unwrap_or_default(),
+                member.silent_ms.map(heard).unwrap_or_default(),
                 lag(self, member),
                 member.api_addr.clone(),
             ]);
         }
         format!("{fields}\n{}", members.render())
     }
+}
+
+fn heard(silent_ms: u64) -> String {
+    format!("{} ago", text::short(Duration::from_millis(silent_ms)))
 }
 
 /// How far a member's log is behind, as far as the answering node knows.
