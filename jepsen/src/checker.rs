@@ -10,6 +10,7 @@ pub mod once;
 pub mod reads;
 pub mod replicas;
 pub mod settled;
+pub mod spared;
 #[cfg(test)]
 mod testing;
 pub mod vacuity;

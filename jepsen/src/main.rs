@@ -7,7 +7,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use holm_jepsen::harness::Hypervisor;
-use holm_jepsen::run::{self, Options, Test};
+use holm_jepsen::harness::cluster::isolation_missing;
+use holm_jepsen::nemesis::{Extent, Nemesis};
+use holm_jepsen::run::{self, Options, Test, Trouble};
 
 /// Real daemons, real faults, and checkers that do not take the daemon's word.
 #[derive(Debug, Parser)]
@@ -27,9 +29,15 @@ enum Command {
 struct Run {
     #[arg(long, value_enum)]
     test: TestName,
+    /// Other faults than the test's own, on nodes with networks and disks of their own; needs root.
+    #[arg(long, value_enum)]
+    nemesis: Option<Nemesis>,
     /// Faults [default: what the test is specified with].
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     rounds: Option<u64>,
+    /// Goes on for this long instead; at least one fault.
+    #[arg(long, conflicts_with = "rounds", requires = "nemesis")]
+    seconds: Option<u64>,
     /// Fixes every choice of clients and nemesis [default: a random one, printed].
     #[arg(long)]
     seed: Option<u64>,
@@ -72,6 +80,16 @@ fn main() -> ExitCode {
         },
         store: args.store,
     };
+    let trouble = args.nemesis.map(|nemesis| Trouble {
+        nemesis,
+        extent: args.seconds.map_or(Extent::Rounds(options.rounds), Extent::Seconds),
+    });
+    if trouble.is_some()
+        && let Some(why) = isolation_missing()
+    {
+        eprintln!("SKIPPED: {}: {why}", test.name());
+        return ExitCode::from(3);
+    }
     eprintln!("{} with seed {}", test.name(), options.seed);
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -83,7 +101,7 @@ fn main() -> ExitCode {
     // On Ctrl-C the run is dropped, and with it everything it started.
     let report = runtime.block_on(async {
         tokio::select! {
-            report = run::run(test, &options) => report,
+            report = run::run_under(test, &options, trouble) => report,
             _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
         }
     });

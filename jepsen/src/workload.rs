@@ -24,9 +24,7 @@ struct Nodes(Vec<(String, Client)>);
 
 impl Nodes {
     fn new(targets: &[Target]) -> Self {
-        Self(
-            targets.iter().map(|target| (target.node.clone(), Client::new(target.address))).collect(),
-        )
+        Self(targets.iter().map(|target| (target.node.clone(), Client::new(target.address))).collect())
     }
 
     fn pick(&mut self, rng: &mut StdRng) -> &mut (String, Client) {

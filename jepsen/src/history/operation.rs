@@ -73,6 +73,24 @@ pub enum FaultKind {
     Kill,
     /// SIGKILL, and a start at once.
     Restart,
+    /// A minority can neither be reached nor reach the others.
+    PartitionHalves,
+    /// The same, with the leader alone.
+    PartitionLeader,
+    /// One node hears nobody, or is heard by nobody.
+    PartitionOneWay,
+    /// Every node reaches another majority.
+    PartitionRing,
+    /// One node is cut off, and its daemon killed and started meanwhile.
+    PartitionKill,
+    /// SIGSTOP, and SIGCONT later.
+    Pause,
+    /// Every way loses packets.
+    Loss,
+    /// Nothing runs and nothing that was not durable remains; then it boots.
+    PowerOne,
+    /// The same on all nodes at one moment.
+    PowerAll,
 }
 
 /// One fault, from its beginning until it was healed.

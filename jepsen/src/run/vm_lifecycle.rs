@@ -9,14 +9,15 @@ use holm_api::{Checkpoint, Cluster as ClusterView, Event, List, Node, Vm};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::{Judged, Running, unavailability};
+use super::{Judged, Running, counts, unavailability};
 use crate::checker::{
-    Verdict, acknowledged, claims, events, faults, once, reads, replicas, settled, vacuity, whole,
+    Verdict, acknowledged, claims, events, faults, once, reads, replicas, settled, spared, vacuity, whole,
 };
 use crate::harness::events::{Follower, Stream};
 use crate::harness::wait_for;
 use crate::history::{Fault, Recorder};
 use crate::nemesis::kill;
+use crate::nemesis::trouble::Trouble;
 use crate::seed;
 use crate::workload::vm_lifecycle::{self, Call, IMAGE, Log, Operation};
 
@@ -40,9 +41,12 @@ struct Evidence {
 pub(super) async fn run(running: &mut Running) -> Result<Judged> {
     let log: Log = Arc::new(Recorder::new(running.journal.clone()));
     let followers = prepare(running).await?;
-    let (faults, ended) = trouble(running, &log).await?;
-    let evidence = gather(running, &log, faults, ended, followers).await?;
-    Ok(judge(running, evidence))
+    let happened = trouble(running, &log).await?;
+    let figures = happened.observed.figures();
+    let evidence = gather(running, &log, happened.faults, happened.ended, followers).await?;
+    let mut judged = judge(running, evidence);
+    judged.figures.extend(figures);
+    Ok(judged)
 }
 
 /// Image and flavor, and a follower of the events at every node, from one revision on.
@@ -56,7 +60,7 @@ async fn prepare(running: &Running) -> Result<Vec<Follower>> {
 }
 
 /// Clients and nemesis at the same time; the clients have ended when this does.
-async fn trouble(running: &mut Running, log: &Log) -> Result<(Vec<Fault>, Vec<String>)> {
+async fn trouble(running: &mut Running, log: &Log) -> Result<Trouble> {
     let options = running.options.clone();
     let stop = CancellationToken::new();
     let mut clients = JoinSet::new();
@@ -65,15 +69,20 @@ async fn trouble(running: &mut Running, log: &Log) -> Result<(Vec<Fault>, Vec<St
         let (targets, log) = (running.targets(), log.clone());
         clients.spawn(vm_lifecycle::client((client, CLIENTS), targets, log, rng, stop.clone()));
     }
-    let progress = running.progress();
-    let mut rng = seed::stream(options.seed, "nemesis", 0);
-    let mut faults = Vec::new();
-    let ended =
-        kill::run(&mut running.cluster, options.rounds, &running.journal, progress, &mut rng, &mut faults)
-            .await;
+    let mut happened = Trouble::default();
+    let done = match running.trouble {
+        Some(of) => running.suffer(of, &mut happened).await,
+        None => {
+            let (rounds, progress) = (options.rounds, running.progress());
+            let mut rng = seed::stream(options.seed, "nemesis", 0);
+            let (cluster, journal) = (&mut running.cluster, &running.journal);
+            let ended = kill::run(cluster, rounds, journal, progress, &mut rng, &mut happened.faults).await;
+            ended.map(|ended| happened.ended = ended)
+        }
+    };
     stop.cancel();
     while clients.join_next().await.is_some() {}
-    Ok((faults, ended?))
+    done.map(|()| happened)
 }
 
 async fn gather(
@@ -155,7 +164,7 @@ fn judge(running: &Running, evidence: Evidence) -> Judged {
         Some(stream) => once::check(&operations, &stream.events),
         None => Verdict::unknown("once", "no node was followed"),
     };
-    let verdicts = vec![
+    let mut verdicts = vec![
         acknowledged::check(&operations, &names),
         once,
         reads::check(&operations),
@@ -163,15 +172,19 @@ fn judge(running: &Running, evidence: Evidence) -> Judged {
         claims::check(&nodes, vms),
         replicas::check(count, &checkpoints),
         events::check(count, until, &streams),
-        faults::check(running.options.rounds, &faults),
+        faults::check(running.expected(&faults), &faults),
         vacuity::check(&operations, kind, &["create", "replay", "delete", "read"], &running.nodes()),
         whole::check(&ended, &left),
     ];
+    if running.trouble.is_some() {
+        verdicts.push(spared::check(vms));
+    }
     let is_write = |call: &Call| matches!(call, Call::Create { .. } | Call::Delete { .. });
     let of = |leader: bool| faults.iter().filter(move |fault| fault.was_leader == leader).cloned();
     let figures = [
-        unavailability("a leader's death", of(true), &operations, is_write),
-        unavailability("another node's death", of(false), &operations, is_write),
+        unavailability("a fault on the leader", of(true), &operations, is_write),
+        unavailability("a fault elsewhere", of(false), &operations, is_write),
     ];
-    Judged { verdicts, figures: figures.into_iter().flatten().collect() }
+    let counts = counts(&faults, &operations, is_write);
+    Judged { verdicts, figures: figures.into_iter().flatten().collect(), counts }
 }
