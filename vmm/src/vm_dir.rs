@@ -186,7 +186,7 @@ impl VmDir {
         let file =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(self.file("lock"))?;
         match fcntl(file.as_fd(), FcntlArg::F_OFD_SETLK(&whole_file())) {
-            Ok(_) => Ok(Some(Lock { file })),
+            Ok(_) => Ok(Some(Lock { file: Some(file) })),
             Err(nix::errno::Errno::EAGAIN | nix::errno::Errno::EACCES) => Ok(None),
             Err(e) => Err(e.into()),
         }
@@ -205,12 +205,36 @@ impl VmDir {
     }
 }
 
-/// Proof that nobody runs the VM of a directory. Freed with its last copy, in whatever process.
+/// Proof that nobody runs the VM of a directory, for as long as this process needs it. Dropping it frees
+/// the lock even if a process that is being spawned right now has a copy of the descriptor.
 pub struct Lock {
+    file: Option<File>,
+}
+
+impl Lock {
+    /// Makes it last until its last copy is gone, in whatever process.
+    pub fn share(mut self) -> SharedLock {
+        // Always there: only this method and drop take it, and both end the guard.
+        SharedLock { file: self.file.take().expect("a lock has its file until it ends") }
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        if let Some(file) = &self.file {
+            let mut free = whole_file();
+            free.l_type = libc::F_UNLCK as libc::c_short;
+            let _ = fcntl(file.as_fd(), FcntlArg::F_OFD_SETLK(&free));
+        }
+    }
+}
+
+/// The lock as shim and VMM hold it together: freed when both are gone.
+pub struct SharedLock {
     file: File,
 }
 
-impl AsFd for Lock {
+impl AsFd for SharedLock {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.file.as_fd()
     }
@@ -231,15 +255,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lock_is_held_until_its_last_copy_is_gone() {
+    fn a_lock_ends_with_its_guard_and_a_shared_one_with_its_last_copy() {
         let root = tempfile::tempdir().expect("temporary directory");
         let dir = VmDir::at(root.path().to_owned());
+        let lock = || dir.lock().expect("lock");
         assert!(!dir.is_locked().expect("probe"));
-        let lock = dir.lock().expect("lock").expect("free");
-        let copy = lock.file.try_clone().expect("copy");
-        drop(lock);
+        let guard = lock().expect("free");
+        let copy = guard.file.as_ref().expect("held").try_clone().expect("copy");
         assert!(dir.is_locked().expect("probe"));
-        assert!(dir.lock().expect("lock").is_none());
+        assert!(lock().is_none());
+        drop(guard);
+        assert!(!dir.is_locked().expect("probe"), "a copy in a process being spawned does not hold it");
+        drop(copy);
+
+        let shared = lock().expect("free").share();
+        let copy = shared.file.try_clone().expect("copy");
+        drop(shared);
+        assert!(dir.is_locked().expect("probe"));
         drop(copy);
         assert!(!dir.is_locked().expect("probe"));
     }

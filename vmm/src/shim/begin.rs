@@ -21,7 +21,7 @@ use crate::cloud_hypervisor::process::{Launch, Vmm};
 use crate::durable::Sync;
 use crate::host;
 use crate::hypervisor::ExitCause;
-use crate::vm_dir::{FORMAT, Lock, ProcessId, ShimRecord, VmDir};
+use crate::vm_dir::{FORMAT, ProcessId, SharedLock, ShimRecord, VmDir};
 use crate::vm_state::Phase;
 
 impl Run {
@@ -100,7 +100,7 @@ fn launch(
     spec: &RunSpec,
     api: UnixListener,
     console: UnixListener,
-    lock: &Lock,
+    lock: &SharedLock,
 ) -> std::io::Result<Launched> {
     let (console, FarEnd { input, output }) = Console::new(console, dir.console_log())?;
     let (vmm_log, stderr) = VmmLog::create(dir.file("vmm.log"))?;

@@ -14,6 +14,8 @@ use super::setup::note;
 
 /// Group of all guests on the host, below the root of cgroup v2.
 const GUESTS: &str = "holm-guests";
+/// A race lost this often in a row is none.
+const MAKE_TRIES: u32 = 10;
 /// `linux/sched.h`; the constant of the `libc` crate is cut off at 32 bits.
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
@@ -35,7 +37,11 @@ impl Group {
     pub fn make(vm: &str) -> Result<Self, String> {
         let root = root().ok_or("no cgroup v2 is mounted")?;
         let path = root.join(GUESTS).join(vm);
-        let made = std::fs::create_dir_all(&path).and_then(|()| File::open(&path));
+        let make = || std::fs::create_dir_all(&path).and_then(|()| File::open(&path));
+        // The last guest of a moment ago may be removing the parent.
+        let raced =
+            |made: &io::Result<File>| made.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::NotFound);
+        let made = (0..MAKE_TRIES).map(|_| make()).find(|made| !raced(made)).unwrap_or_else(make);
         let dir = made.map_err(|e| format!("{} cannot be made: {e}", path.display()))?;
         Ok(Self { path, dir })
     }

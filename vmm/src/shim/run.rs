@@ -19,7 +19,7 @@ use super::vmm_log::VmmLog;
 use crate::cloud_hypervisor::client::{self, Answer, Call, Client, State};
 use crate::cloud_hypervisor::events::Parser;
 use crate::cloud_hypervisor::process::Vmm;
-use crate::vm_dir::{Lock, ShimRecord, VmDir};
+use crate::vm_dir::{SharedLock, ShimRecord, VmDir};
 use crate::vm_state::{Action, Input, Phase};
 
 /// A call is reported as unanswered after this long.
@@ -45,7 +45,7 @@ pub struct Run {
     pub(super) run_dir: PathBuf,
     pub(super) record: ShimRecord,
     /// Held by the VMM too.
-    pub(super) _lock: Lock,
+    pub(super) _lock: SharedLock,
     pub(super) phase: Phase,
     pub(super) vmm: Vmm,
     pub(super) api: Client,

@@ -174,6 +174,8 @@ impl Drop for Rig {
                     {
                         std::thread::sleep(Duration::from_millis(5));
                     }
+                    // Of all guests, if this was the last.
+                    let _ = Path::new(group).parent().map(std::fs::remove_dir);
                 }
             }
         }
