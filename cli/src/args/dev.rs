@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Subcommand)]
 pub enum Verb {
@@ -36,10 +37,12 @@ pub struct Up {
 }
 
 /// Which hypervisor the nodes drive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 #[allow(clippy::enum_variant_names, reason = "Cloud Hypervisor is a name")]
 pub enum Hypervisor {
     /// Cloud Hypervisor where it works, else the simulated one.
+    #[default]
     Auto,
     /// In memory: no guest runs.
     Simulated,

@@ -1,5 +1,5 @@
 //! A local cluster of real daemons in a folder of its own, made and ended through `holm dev`, as a user
-//! does. Ends with this value, whatever happens: first politely, then by SIGKILL to what is left.
+//! does. Ends with this value, whatever happens: politely by [`DevCluster::down`], by SIGKILL without it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -161,7 +161,6 @@ impl DevCluster {
     /// # Errors
     /// When something is.
     pub fn down(mut self) -> anyhow::Result<()> {
-        self.ended = true;
         process::capture(self.dev("down").arg("--dir").arg(self.dir()))?;
         let left = interrupt::wait_for("processes to end", Duration::from_secs(10), || {
             let left = process::processes_of(self.folder.path());
@@ -174,18 +173,20 @@ impl DevCluster {
         if self.dir().exists() {
             bail!("`holm dev down` left {} behind", self.dir().display());
         }
+        self.ended = true;
         Ok(())
     }
 }
 
 impl Drop for DevCluster {
     fn drop(&mut self) {
-        if !self.ended {
-            // `status`, not `capture`: after Ctrl-C nothing may be waited for any more, but this must be.
-            let _ = self.dev("down").arg("--dir").arg(self.dir()).output();
+        if self.ended {
+            return;
         }
+        // Something failed, or somebody pressed Ctrl-C: not the moment to wait for a guest to power off.
         for process in process::processes_of(self.folder.path()) {
             let _ = process.kill();
         }
+        let _ = self.dev("down").arg("--dir").arg(self.dir()).output();
     }
 }

@@ -11,7 +11,7 @@ use nix::sys::signal::Signal;
 use tokio::time::sleep;
 
 use super::record::{DevCluster, DevNode};
-use super::{directory, process, say};
+use super::{daemon, directory, process, say};
 use crate::args::dev::Down;
 use crate::client::{Client, path};
 use crate::error::Error;
@@ -29,11 +29,12 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 pub async fn run(output: &Output, typed: &Down) -> Result<(), Error> {
     let dir = directory(&typed.dir)?;
-    let cluster = DevCluster::expect(&dir)?;
+    let mut cluster = DevCluster::expect(&dir)?;
     let mut progress = Progress::new();
     let mut vms_left = None;
     if !typed.keep {
         progress.step("deleting VMs");
+        revive(&mut cluster, &dir);
         vms_left = delete_vms(&cluster).await.err().map(|error| error.to_string());
     }
     progress.step("stopping the daemons");
@@ -63,6 +64,21 @@ pub async fn run(output: &Output, typed: &Down) -> Result<(), Error> {
     }
     remove(&dir, &cluster)?;
     say(output, &format!("stopped; {} removed", dir.display()))
+}
+
+/// Starts daemons that died and left VMs behind: only they can end those in order. Those that do not start
+/// are found by what they leave.
+fn revive(cluster: &mut DevCluster, dir: &Path) {
+    let Ok(holmd) = daemon::find() else { return };
+    for at in 0..cluster.nodes.len() {
+        let node = &cluster.nodes[at];
+        if node.is_running() || process::working_in(&node.data_dir).is_empty() {
+            continue;
+        }
+        if let Err(error) = cluster.start(at, dir, &holmd) {
+            note(&error.to_string());
+        }
+    }
 }
 
 /// Deletes every VM and waits until none is left.

@@ -13,7 +13,7 @@ use tokio::time::sleep;
 
 use super::record::{DevCluster, DevNode};
 use super::{daemon, directory, say};
-use crate::args::dev::{Hypervisor, Up};
+use crate::args::dev::Up;
 use crate::client::health;
 use crate::error::Error;
 use crate::output::Output;
@@ -34,19 +34,20 @@ pub async fn run(output: &Output, typed: &Up) -> Result<(), Error> {
     let holmd = daemon::find()?;
     fs::create_dir_all(&dir).map_err(Error::file("make", &dir))?;
     let mut cluster = DevCluster::read(&dir)?.unwrap_or_default();
+    cluster.hypervisor = typed.hypervisor;
     plan(&mut cluster, &dir, typed.nodes)?;
     cluster.write(&dir)?;
     let mut progress = Progress::new();
     // A restarted cluster has a leader only when most nodes are back: start all before waiting for any.
     for at in 0..cluster.nodes.len() {
         if cluster.nodes[at].prepared {
-            start(&mut cluster, at, &dir, &holmd, typed.hypervisor)?;
+            cluster.start(at, &dir, &holmd)?;
         }
     }
     for at in 0..cluster.nodes.len() {
         progress.step(&format!("starting {}", cluster.nodes[at].name));
         prepare(&mut cluster, at, &dir, &holmd).await?;
-        start(&mut cluster, at, &dir, &holmd, typed.hypervisor)?;
+        cluster.start(at, &dir, &holmd)?;
         ready(&cluster.nodes[at]).await?;
     }
     progress.step("waiting for every node to be up");
@@ -133,22 +134,6 @@ async fn prepare(cluster: &mut DevCluster, at: usize, dir: &Path, holmd: &Path) 
     }
     daemon::run(holmd, args).await?;
     cluster.nodes[at].prepared = true;
-    cluster.write(dir)
-}
-
-fn start(
-    cluster: &mut DevCluster,
-    at: usize,
-    dir: &Path,
-    holmd: &Path,
-    hypervisor: Hypervisor,
-) -> Result<(), Error> {
-    let node = &cluster.nodes[at];
-    if node.is_running() {
-        return Ok(());
-    }
-    fs::create_dir_all(&node.run_dir).map_err(Error::file("make", &node.run_dir))?;
-    cluster.nodes[at].process = Some(daemon::start(holmd, node, hypervisor)?);
     cluster.write(dir)
 }
 

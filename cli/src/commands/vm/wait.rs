@@ -68,7 +68,7 @@ async fn bounded(cx: &Context, vm: Vm, goal: Goal, limit: Duration) -> Result<Op
     let mut last = vm;
     let ended = tokio::select! {
         outcome = watch(cx, &mut last, goal) => return outcome,
-        () = sleep(limit) => format!("not within {}", text::span(limit)),
+        () = sleep(limit) => format!("not within {}", text::short(limit)),
         _ = tokio::signal::ctrl_c() => "not waited for any longer".into(),
     };
     let pending = match judge(&last, goal) {
