@@ -34,6 +34,8 @@ pub struct DevNode {
     pub name: String,
     /// `host:port` of its API.
     api: String,
+    /// Where its sockets are.
+    run_dir: PathBuf,
     pub process: DevProcess,
 }
 
@@ -184,9 +186,11 @@ impl Drop for DevCluster {
             return;
         }
         // Something failed, or somebody pressed Ctrl-C: not the moment to wait for a guest to power off.
-        for process in process::processes_of(self.folder.path()) {
-            let _ = process.kill();
+        let nodes = self.nodes().unwrap_or_default();
+        process::end_all(self.folder.path());
+        for node in nodes {
+            // Elsewhere when the folder's name is too long for sockets.
+            let _ = fs::remove_dir_all(node.run_dir);
         }
-        let _ = self.dev("down").arg("--dir").arg(self.dir()).output();
     }
 }

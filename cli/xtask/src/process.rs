@@ -19,6 +19,9 @@ use crate::interrupt;
 /// Longest that a command of ours may take: a release build on a slow machine.
 const COMMAND_LIMIT: Duration = Duration::from_secs(3600);
 
+/// Killing is repeated this often for those that were being started meanwhile.
+const END_ROUNDS: u32 = 5;
+
 /// Runs `command` to its end and gives back what it printed.
 ///
 /// # Errors
@@ -165,6 +168,34 @@ pub fn processes_of(folder: &Path) -> Vec<Process> {
             process.command.contains(&*folder.to_string_lossy()) || touches(process.pid, folder)
         })
         .collect()
+}
+
+/// Kills all of [`processes_of`] `folder`, those they start meanwhile, and removes the cgroups that shims
+/// made for themselves and can no longer remove.
+pub fn end_all(folder: &Path) {
+    for _ in 0..END_ROUNDS {
+        let processes = processes_of(folder);
+        if processes.is_empty() {
+            return;
+        }
+        let groups: Vec<PathBuf> = processes.iter().filter_map(|process| guest_group(process.pid)).collect();
+        for process in processes {
+            let _ = process.kill();
+        }
+        for group in groups {
+            // The parent stays as long as anybody's guests are in it.
+            let _ = fs::remove_dir(&group).and_then(|()| group.parent().map_or(Ok(()), fs::remove_dir));
+        }
+    }
+}
+
+/// The cgroup of a guest's shim or VMM.
+fn guest_group(pid: i32) -> Option<PathBuf> {
+    let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    let group = groups.lines().find_map(|line| line.strip_prefix("0::/holm-guests/"))?;
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let root = mounts.lines().find(|mount| mount.contains(" - cgroup2 "))?.split(' ').nth(4)?;
+    Some(Path::new(root).join("holm-guests").join(group))
 }
 
 fn touches(pid: i32, folder: &Path) -> bool {
