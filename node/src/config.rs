@@ -1,6 +1,8 @@
 //! The daemon's settings: `holmd.toml` in the data directory, overridden by environment, overridden by
 //! flags. Unknown keys are refused; every value is checked before anything starts.
 
+use std::fs::File;
+use std::io::Write;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
@@ -178,7 +180,7 @@ impl Config {
         toml::from_str(&text).map_err(|source| Error::Parse { path, source: Box::new(source) })
     }
 
-    /// Writes `<data_dir>/holmd.toml`.
+    /// Writes `<data_dir>/holmd.toml`, durably: a node that lost it to a power cut would not start again.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -186,7 +188,7 @@ impl Config {
         let path = data_dir.join(FILE);
         let text = toml::to_string_pretty(self)
             .map_err(|e| Error::Invalid { field: "holmd.toml", message: e.to_string() })?;
-        std::fs::write(&path, text).map_err(|source| Error::Write { path, source })
+        replace(&path, text.as_bytes()).map_err(|source| Error::Write { path, source })
     }
 
     /// Checks what can be checked without starting anything.
@@ -226,6 +228,16 @@ impl Config {
         }
         Ok(())
     }
+}
+
+/// The old content or the new, whatever moment the power fails.
+fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let temporary = path.with_extension("tmp");
+    let mut file = File::create(&temporary)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    std::fs::rename(&temporary, path)?;
+    path.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all())
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use crate::agent::vms;
 use crate::app::{App, Shared};
 use crate::cli::Run;
 use crate::config::{Config, HypervisorChoice};
-use crate::{event_log, http, leader, systemd};
+use crate::{event_log, http, leader, listen, systemd};
 
 /// `holmd run`: runs until SIGTERM or SIGINT.
 ///
@@ -164,18 +164,9 @@ fn start_http(
     std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600))?;
     let router = http::router(app.clone());
     let (tcp, unix) = (router.clone(), router);
-    let stopped = |stop: &CancellationToken| stop.clone().cancelled_owned();
-    let (on_tcp, on_unix) = (stopped(stop), stopped(stop));
-    tasks.spawn(async move {
-        if let Err(error) = axum::serve(api, tcp).with_graceful_shutdown(on_tcp).await {
-            tracing::error!(%error, "the REST service ended");
-        }
-    });
-    tasks.spawn(async move {
-        if let Err(error) = axum::serve(local, unix).with_graceful_shutdown(on_unix).await {
-            tracing::error!(%error, "the local REST service ended");
-        }
-    });
+    let limits = listen::Limits::default();
+    tasks.spawn(listen::serve(api, tcp, limits, stop.clone()));
+    tasks.spawn(listen::serve(local, unix, limits, stop.clone()));
     Ok(())
 }
 
