@@ -6,12 +6,15 @@ mod durable;
 mod fatal;
 #[cfg_attr(not(feature = "planted-faults"), doc(hidden))]
 pub mod faults;
+#[cfg(test)]
+mod golden;
 mod guarded;
 pub mod handle;
 pub mod identity;
 pub mod join;
 mod leadership;
 mod member;
+mod membership;
 mod network;
 mod peers;
 mod propose;

@@ -1,44 +1,27 @@
 //! Who is a member. The replicated state says who should be; the leader makes Raft's membership match it, one
-//! step at a time, level-triggered: learners first, voters once they have caught up, and out when removed.
+//! step at a time ([`crate::membership`]); every member learns where the others are, and that it was removed.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use holm_model::command::AddNode;
-use holm_model::{Actor, Command, IdempotencyKey, NodeId, Outcome, Proposal, Reply, State};
-use openraft::ChangeMembers;
+use holm_model::{Actor, Command, IdempotencyKey, NodeId, Outcome, Proposal, Reply};
 use openraft::async_runtime::WatchReceiver;
 use sha2::{Digest, Sha256};
 use tokio::time::timeout;
 
 use crate::core::Core;
-use crate::handle::{ProposeError, RaftStatus};
+use crate::handle::ProposeError;
+use crate::membership::{Step, next_step};
 use crate::peers::Lane;
 use crate::rpc::{JoinRefused, JoinRequest, Joined};
-use crate::types::{Metrics, Node, node_id};
 
-/// More voters cost every write a slower quorum and protect from little more.
-const VOTERS: usize = 5;
-/// A learner this close to the end of the log may become a voter, if it answered lately.
-const LAG: u64 = 100;
-const LATELY_MS: u64 = 2_000;
 /// Longest wait for one change of membership.
 const CHANGE: Duration = Duration::from_secs(10);
 /// Pause between two looks, when nothing woke the task.
 const PERIOD: Duration = Duration::from_millis(500);
 /// Longest wait of a joining node for its place.
 const JOIN: Duration = Duration::from_secs(10);
-
-type Change = ChangeMembers<u64, Node>;
-
-/// What to do next.
-#[derive(Debug, PartialEq, Eq)]
-enum Step {
-    Change(Change),
-    /// This node was removed: another must lead before it goes.
-    HandOver,
-}
 
 /// Makes Raft's membership match the state, while this process leads.
 pub(crate) async fn run(core: Arc<Core>) {
@@ -67,60 +50,6 @@ pub(crate) async fn run(core: Arc<Core>) {
             }
         }
     }
-}
-
-fn next_step(this: NodeId, state: &State, metrics: &Metrics, status: &RaftStatus) -> Option<Step> {
-    state.cluster.as_ref()?;
-    let membership = metrics.membership_config.membership();
-    // A change under way must end first.
-    if membership.get_joint_config().len() > 1
-        || metrics.membership_config.log_id() != metrics.committed_membership_config.log_id()
-    {
-        return None;
-    }
-    let voters: BTreeSet<u64> = membership.voter_ids().collect();
-    let present: BTreeMap<u64, &Node> = membership.nodes().map(|(id, node)| (*id, node)).collect();
-    let gone: BTreeSet<u64> =
-        present.keys().copied().filter(|id| !state.nodes.contains_key(&node_id(*id))).collect();
-    if !gone.is_empty() {
-        return remove(this, &voters, &gone);
-    }
-    if let Some(node) = state.nodes.values().find(|node| !present.contains_key(&node.id.0)) {
-        return Some(Step::Change(ChangeMembers::AddNodes(BTreeMap::from([(
-            node.id.0,
-            Node::new(node.peer_addr.clone()),
-        )]))));
-    }
-    if voters.len() < VOTERS
-        && let Some(id) = present.keys().find(|id| !voters.contains(id) && is_close(**id, metrics, status))
-    {
-        return Some(Step::Change(ChangeMembers::AddVoterIds(BTreeSet::from([*id]))));
-    }
-    let moved =
-        state.nodes.values().find(|node| present.get(&node.id.0).is_some_and(|at| at.addr != node.peer_addr));
-    moved.map(|node| {
-        let node_now = Node::new(node.peer_addr.clone());
-        Step::Change(ChangeMembers::SetNodes(BTreeMap::from([(node.id.0, node_now)])))
-    })
-}
-
-fn remove(this: NodeId, voters: &BTreeSet<u64>, gone: &BTreeSet<u64>) -> Option<Step> {
-    let staying = voters.difference(gone).count();
-    if gone.contains(&this.0) {
-        return (staying > 0).then_some(Step::HandOver);
-    }
-    let voter = gone.intersection(voters).next().filter(|_| staying > 0);
-    if let Some(voter) = voter {
-        return Some(Step::Change(ChangeMembers::RemoveVoters(BTreeSet::from([*voter]))));
-    }
-    let learners: BTreeSet<u64> = gone.difference(voters).copied().collect();
-    (!learners.is_empty()).then_some(Step::Change(ChangeMembers::RemoveNodes(learners)))
-}
-
-fn is_close(id: u64, metrics: &Metrics, status: &RaftStatus) -> bool {
-    let lately = status.silent_ms.get(&node_id(id)).is_some_and(|silent_ms| *silent_ms < LATELY_MS);
-    let matched = metrics.replication.as_ref().and_then(|matched| matched.get(&id).cloned().flatten());
-    lately && matched.is_some_and(|log_id| log_id.index + LAG >= metrics.last_log_index.unwrap_or(0))
 }
 
 /// Keeps addresses current, and notices that this node was removed: nobody tells a removed node, so one that

@@ -230,11 +230,11 @@ fn value<T: DeserializeOwned>(database: &Database, name: &str) -> io::Result<Opt
     database.get(name)?.map(|bytes| decode(name, &bytes)).transpose()
 }
 
-fn encode(value: &impl Serialize) -> Vec<u8> {
+pub(crate) fn encode(value: &impl Serialize) -> Vec<u8> {
     rmp_serde::to_vec_named(value).expect("plain data always encodes into memory")
 }
 
-fn decode<T: DeserializeOwned>(what: &str, bytes: &[u8]) -> io::Result<T> {
+pub(crate) fn decode<T: DeserializeOwned>(what: &str, bytes: &[u8]) -> io::Result<T> {
     rmp_serde::from_slice(bytes)
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, format!("{what}: {error}")))
 }
