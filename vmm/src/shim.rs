@@ -63,6 +63,7 @@ struct Prepared {
 /// this ends with 0 once the VMM was forked, or with 1 and the reason on standard error; the shim itself
 /// lives on as another process. Must be called while this process has one thread.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ! {
+    setup::close_inherited();
     let outcome = Args::parse(args).and_then(prepare).and_then(fork);
     match outcome {
         Ok(()) => std::process::exit(0),
