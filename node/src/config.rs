@@ -7,6 +7,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
+use holm_model::Reason;
 use serde::{Deserialize, Serialize};
 
 /// Name of the file in the data directory.
@@ -196,8 +197,10 @@ impl Config {
     /// # Errors
     /// Names the field and the fix.
     pub fn check(&self) -> Result<(), Error> {
-        holm_model::limits::name("name", &self.name)
-            .map_err(|reason| Error::Invalid { field: "name", message: reason.to_string() })?;
+        holm_model::limits::name("name", &self.name).map_err(|reason| match reason {
+            Reason::Invalid { message, .. } => Error::Invalid { field: "name", message },
+            other => Error::Invalid { field: "name", message: other.to_string() },
+        })?;
         for (field, service) in [("peer", &self.peer), ("api", &self.api)] {
             if !service.listen.ip().is_loopback() && !self.insecure {
                 return Err(Error::Insecure { field, address: service.listen });
