@@ -60,7 +60,7 @@ pub enum Error {
 
 /// What to do when a node's own data cannot be trusted any more.
 pub(crate) const REJOIN: &str = "this node must not start from it, as it could break promises it made to the \
-     cluster. To come back as a new member: remove this node with `holm node delete`, move the data directory away, and run \
+     cluster. To come back as a new member: remove this node with `holm node remove`, move the data directory away, and run \
      `holmd join`";
 
 impl Identity {
