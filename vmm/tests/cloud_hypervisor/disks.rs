@@ -79,6 +79,21 @@ async fn disk_images_are_copied_grown_and_typed() {
 }
 
 #[tokio::test]
+async fn a_disk_image_without_a_kernel_boots_through_the_firmware() {
+    let with_firmware = |root: &std::path::Path, settings: &mut holm_vmm::cloud_hypervisor::Settings| {
+        // To Cloud Hypervisor, firmware is one more program with a PVH entry.
+        let path = root.join("firmware");
+        std::fs::write(&path, holm_vmm::test_guest::elf(Variant::Banner)).expect("firmware");
+        settings.firmware = Some(path);
+    };
+    let Some(rig) = Rig::real_with("firmware", with_firmware).await else { return };
+    let source = rig.path().join("raw");
+    std::fs::write(&source, vec![7; 1 << 20]).expect("image");
+    let boot = Boot::Disk { source, format: DiskFormat::Raw, kernel: None };
+    boots(&rig, &StartSpec { boot, ..rig.spec(Variant::Banner) }).await;
+}
+
+#[tokio::test]
 async fn a_disk_image_needs_a_kernel_or_firmware_and_must_be_what_it_is_said_to_be() {
     let Some(rig) = Rig::real("no firmware").await else { return };
     let source = rig.path().join("disk");
@@ -106,7 +121,9 @@ async fn a_vmm_runs_as_its_own_user_without_privileges() {
         eprintln!("SKIPPED: VMM user: only root can give a process another user");
         return;
     }
-    let Some(rig) = Rig::real_as("VMM user", Some(NOBODY)).await else { return };
+    let Some(rig) = Rig::real_with("VMM user", |_, settings| settings.vmm_user = Some(NOBODY)).await else {
+        return;
+    };
     let kvm = std::fs::metadata("/dev/kvm").expect("kvm");
     if kvm.permissions().mode() & 0o006 != 0o006
         && (kvm.gid() == 0 || kvm.permissions().mode() & 0o060 != 0o060)

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use holm_model::{Epoch, Revision, VmId};
-use holm_vmm::cloud_hypervisor::{CloudHypervisor, Settings, ShimCommand, VmmUser, detect};
+use holm_vmm::cloud_hypervisor::{CloudHypervisor, Settings, ShimCommand, detect};
 use holm_vmm::hypervisor::{Boot, Instance, InstanceState, Observation, StartSpec};
 use holm_vmm::test_guest::{self, Variant};
 use holm_vmm::{Hypervisor, host};
@@ -23,13 +23,13 @@ pub struct Rig {
 impl Rig {
     /// With the real Cloud Hypervisor; `None`, and a visible line, where it cannot run.
     pub async fn real(test: &str) -> Option<Self> {
-        Self::real_as(test, None).await
+        Self::real_with(test, |_, _| {}).await
     }
 
-    /// As [`Rig::real`], with a user of its own for the VMM.
-    pub async fn real_as(test: &str, user: Option<VmmUser>) -> Option<Self> {
+    /// As [`Rig::real`], with settings changed; `change` is told the directory of the test.
+    pub async fn real_with(test: &str, change: impl FnOnce(&Path, &mut Settings)) -> Option<Self> {
         match detect(None).await {
-            Ok(_) => Some(Self::at(temporary(), None, user)),
+            Ok(_) => Some(Self::at(temporary(), change)),
             Err(reason) => {
                 eprintln!("SKIPPED: {test}: {reason}");
                 None
@@ -48,22 +48,24 @@ impl Rig {
         let path = root.path().join("fake-hypervisor");
         std::fs::write(&path, script).expect("script");
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("mode");
-        Some(Self::at(root, Some(path), None))
+        Some(Self::at(root, |_, settings| settings.vmm_binary = Some(path)))
     }
 
     /// With this binary, real or not.
     pub fn with_binary(binary: Option<PathBuf>) -> Self {
-        Self::at(temporary(), binary, None)
+        Self::at(temporary(), |_, settings| settings.vmm_binary = binary)
     }
 
-    fn at(root: tempfile::TempDir, binary: Option<PathBuf>, user: Option<VmmUser>) -> Self {
-        let driver = driver(root.path(), binary, user);
+    fn at(root: tempfile::TempDir, change: impl FnOnce(&Path, &mut Settings)) -> Self {
+        let mut settings = settings(root.path());
+        change(root.path(), &mut settings);
+        let driver = CloudHypervisor::new(settings).expect("driver");
         Self { root, driver }
     }
 
     /// The driver as it is after a restart of the daemon: nothing but the directories survives.
     pub fn restart(&mut self) {
-        self.driver = driver(self.root.path(), None, None);
+        self.driver = CloudHypervisor::new(settings(self.root.path())).expect("driver");
     }
 
     pub fn path(&self) -> &Path {
@@ -198,16 +200,15 @@ fn temporary() -> tempfile::TempDir {
         .expect("temporary directory")
 }
 
-fn driver(root: &Path, vmm_binary: Option<PathBuf>, vmm_user: Option<VmmUser>) -> CloudHypervisor {
-    CloudHypervisor::new(Settings {
+fn settings(root: &Path) -> Settings {
+    Settings {
         vm_dir: root.join("vms"),
         run_dir: root.join("run"),
         shim: ShimCommand { exe: env!("CARGO_BIN_EXE_holm-vmm-shim").into(), args: Vec::new() },
-        vmm_binary,
+        vmm_binary: None,
         firmware: None,
-        vmm_user,
-    })
-    .expect("driver")
+        vmm_user: None,
+    }
 }
 
 fn shim_record(dir: &Path) -> Option<serde_json::Value> {
