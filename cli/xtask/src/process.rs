@@ -3,7 +3,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -182,10 +182,20 @@ pub fn end_all(folder: &Path) {
         for process in processes {
             let _ = process.kill();
         }
-        for group in groups {
-            // The parent stays as long as anybody's guests are in it.
-            let _ = fs::remove_dir(&group).and_then(|()| group.parent().map_or(Ok(()), fs::remove_dir));
+        groups.iter().for_each(|group| remove_group(group));
+    }
+}
+
+/// Removes a cgroup as soon as the last thread has left it, and its parent if it was the last there.
+fn remove_group(group: &Path) {
+    for _ in 0..END_ROUNDS * 20 {
+        match fs::remove_dir(group) {
+            Err(error) if error.kind() == ErrorKind::ResourceBusy => thread::sleep(Duration::from_millis(10)),
+            _ => break,
         }
+    }
+    if let Some(guests) = group.parent() {
+        let _ = fs::remove_dir(guests);
     }
 }
 
