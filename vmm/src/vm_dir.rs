@@ -9,6 +9,7 @@
 //!   root.img      root disk of this epoch
 //!   shim.json     the latest run: processes, sockets, boot    written by the shim
 //!   exit.json     how that run ended, durable                 written by the shim
+//!   reserve       space set aside for exit.json while a run goes on
 //!   lock          held by shim and VMM for as long as either lives
 //!   console.log   what the guest printed (+ console.log.1)
 //!   vmm.log       stderr of the VMM;   shim.log  of the shim
@@ -29,6 +30,9 @@ use crate::hypervisor::ExitCause;
 
 /// Version written into every file here. Readers accept every version up to theirs.
 pub const FORMAT: u32 = 1;
+
+/// Room for the record of an exit and its directory entry.
+const RESERVE_BYTES: usize = 16 * 1024;
 
 /// Which epoch the directory belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -159,6 +163,17 @@ impl VmDir {
     /// Writes down durably how a run ended.
     pub fn set_exit(&self, record: &ExitRecord) -> io::Result<()> {
         durable::write_json(&self.file("exit.json"), record, Sync::Yes)
+    }
+
+    /// Sets disk space aside for the record of the exit, so that a full disk does not lose it. Best effort:
+    /// on a disk that is full already there is nothing to set aside.
+    pub fn reserve_exit(&self) {
+        let _ = std::fs::write(self.file("reserve"), [0; RESERVE_BYTES]);
+    }
+
+    /// Gives that space back.
+    pub fn free_reserve(&self) {
+        let _ = std::fs::remove_file(self.file("reserve"));
     }
 
     /// Forgets how an earlier run ended.

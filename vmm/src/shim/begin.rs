@@ -46,6 +46,7 @@ impl Run {
             console_socket: prepared.run_dir.join(CONSOLE_SOCKET),
             cgroup,
         };
+        dir.reserve_exit();
         // A run that was lost with its host may begin again under the same number.
         dir.clear_exit().map_err(|e| format!("exit.json cannot be removed: {e}"))?;
         // From here on the run counts as begun.

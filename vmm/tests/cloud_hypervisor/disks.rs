@@ -5,10 +5,11 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use holm_model::vm::StopMode;
 use holm_vmm::Hypervisor;
 use holm_vmm::cloud_hypervisor::VmmUser;
-use holm_vmm::hypervisor::{Boot, DiskFormat, Error, StartSpec};
+use holm_vmm::hypervisor::{Boot, DiskFormat, Error, ExitCause, InstanceState, StartSpec};
 use holm_vmm::test_guest::Variant;
+use tokio::io::AsyncWriteExt;
 
-use crate::rig::{Rig, random_vm};
+use crate::rig::{Rig, random_vm, read_until};
 
 async fn boots(rig: &Rig, spec: &StartSpec) {
     rig.driver.start(spec.clone()).await.expect("started");
@@ -111,6 +112,30 @@ async fn a_disk_image_needs_a_kernel_or_firmware_and_must_be_what_it_is_said_to_
     let boot = Boot::Disk { source, format: DiskFormat::Raw, kernel };
     let refused = rig.driver.start(StartSpec { boot, disk_gib: 1, ..rig.spec(Variant::Banner) }).await;
     assert!(matches!(&refused, Err(Error::BuildFailed(why)) if why.contains("larger flavor")), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_full_disk_loses_neither_the_guest_nor_how_it_ended() {
+    let Some(mut rig) = Rig::real("full disk").await else { return };
+    if let Err(e) = rig.shrink_vm_dir("size=1m") {
+        eprintln!("SKIPPED: full disk: cannot mount a small tmpfs: {e}");
+        return;
+    }
+    let spec = rig.spec(Variant::Echo);
+    rig.driver.start(spec.clone()).await.expect("started");
+    let mut console = rig.driver.console(spec.vm).await.expect("console");
+    let mut filler = std::fs::File::create(rig.path().join("vms/filler")).expect("filler");
+    while std::io::Write::write_all(&mut filler, &[0; 4096]).is_ok() {}
+
+    console.write_all(b"still here").await.expect("typed");
+    read_until(&mut console, "still here").await;
+    console.write_all(b"q").await.expect("typed");
+    let state = rig.until(spec.vm, |state| matches!(state, InstanceState::Ended(_))).await;
+    assert_eq!(state, InstanceState::Ended(ExitCause::GuestOff));
+    rig.assert_no_leak(spec.vm);
+
+    let full = rig.driver.start(StartSpec { vm: random_vm(), ..rig.spec(Variant::Banner) }).await;
+    assert!(full.is_err(), "{full:?}");
 }
 
 #[tokio::test]

@@ -17,6 +17,8 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 /// A driver and what it works on.
 pub struct Rig {
     root: tempfile::TempDir,
+    /// A file system of its own lies over the VM directories.
+    shrunk: bool,
     pub driver: CloudHypervisor,
 }
 
@@ -60,12 +62,20 @@ impl Rig {
         let mut settings = settings(root.path());
         change(root.path(), &mut settings);
         let driver = CloudHypervisor::new(settings).expect("driver");
-        Self { root, driver }
+        Self { root, shrunk: false, driver }
     }
 
     /// The driver as it is after a restart of the daemon: nothing but the directories survives.
     pub fn restart(&mut self) {
         self.driver = CloudHypervisor::new(settings(self.root.path())).expect("driver");
+    }
+
+    /// Puts the VM directories on a small file system; needs root.
+    pub fn shrink_vm_dir(&mut self, size: &str) -> nix::Result<()> {
+        let flags = nix::mount::MsFlags::empty();
+        nix::mount::mount(Some("none"), &self.path().join("vms"), Some("tmpfs"), flags, Some(size))?;
+        self.shrunk = true;
+        Ok(())
     }
 
     pub fn path(&self) -> &Path {
@@ -162,11 +172,12 @@ impl Rig {
 
 impl Drop for Rig {
     fn drop(&mut self) {
-        let Ok(entries) = std::fs::read_dir(self.path().join("vms")) else { return };
-        for entry in entries.flatten() {
+        let vms = self.path().join("vms");
+        for entry in std::fs::read_dir(&vms).into_iter().flatten().flatten() {
             if let Some(record) = shim_record(&entry.path()) {
                 for (_, pid) in live_processes(&record) {
-                    signal(pid, libc::SIGKILL);
+                    // SAFETY: a plain system call; one that is gone by now is no error.
+                    unsafe { libc::kill(pid as i32, libc::SIGKILL) };
                 }
                 if let Some(group) = record["cgroup"].as_str() {
                     let deadline = Instant::now() + PATIENCE;
@@ -180,6 +191,9 @@ impl Drop for Rig {
                     let _ = Path::new(group).parent().map(std::fs::remove_dir);
                 }
             }
+        }
+        if self.shrunk {
+            let _ = nix::mount::umount2(&vms, nix::mount::MntFlags::MNT_DETACH);
         }
     }
 }
