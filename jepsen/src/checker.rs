@@ -6,6 +6,7 @@ pub mod claims;
 pub mod events;
 pub mod faults;
 pub mod fresh;
+pub mod lifetimes;
 pub mod once;
 pub mod reads;
 pub mod replicas;

@@ -11,10 +11,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Judged, Running, counts, unavailability};
 use crate::checker::{
-    Verdict, acknowledged, claims, events, faults, once, reads, replicas, settled, spared, vacuity, whole,
+    Verdict, acknowledged, claims, events, faults, lifetimes, once, reads, replicas, settled, spared,
+    vacuity, whole,
 };
 use crate::harness::events::{Follower, Stream};
-use crate::harness::wait_for;
+use crate::harness::witness::{Lifetime, Witness};
+use crate::harness::{Hypervisor, wait_for};
 use crate::history::{Fault, Recorder};
 use crate::nemesis::kill;
 use crate::nemesis::trouble::Trouble;
@@ -34,6 +36,8 @@ struct Evidence {
     nodes: Vec<Node>,
     checkpoints: Vec<Checkpoint>,
     streams: Vec<Stream>,
+    /// Where real guests ran.
+    lifetimes: Option<Vec<Lifetime>>,
     ended: Vec<String>,
     left: Vec<String>,
 }
@@ -41,9 +45,12 @@ struct Evidence {
 pub(super) async fn run(running: &mut Running) -> Result<Judged> {
     let log: Log = Arc::new(Recorder::new(running.journal.clone()));
     let followers = prepare(running).await?;
+    let real = running.options.hypervisor == Hypervisor::CloudHypervisor;
+    let folder = running.cluster.scratch.path().to_owned();
+    let witness = real.then(|| Witness::start(&folder, running.journal.clone()));
     let happened = trouble(running, &log).await?;
     let figures = happened.observed.figures();
-    let evidence = gather(running, &log, happened.faults, happened.ended, followers).await?;
+    let evidence = gather(running, &log, happened.faults, happened.ended, followers, witness).await?;
     let mut judged = judge(running, evidence);
     judged.figures.extend(figures);
     Ok(judged)
@@ -91,6 +98,7 @@ async fn gather(
     faults: Vec<Fault>,
     ended: Vec<String>,
     followers: Vec<Follower>,
+    witness: Option<Witness>,
 ) -> Result<Evidence> {
     let cluster = &mut running.cluster;
     cluster.wait_whole().await?;
@@ -109,12 +117,23 @@ async fn gather(
     }
     let mut client = cluster.daemons[0].client();
     let nodes = client.get::<List<Node>>("/v1/nodes").await?.items;
+    let lifetimes = witness.map(Witness::finish);
     let streams = drain(&mut client, followers).await?;
     for vm in client.all_vms().await? {
         client.delete_vm(&vm.name, SETTLE_LIMIT).await?;
     }
     let left = cluster.shut_down();
-    Ok(Evidence { operations: log.operations(), faults, views, nodes, checkpoints, streams, ended, left })
+    Ok(Evidence {
+        operations: log.operations(),
+        faults,
+        views,
+        nodes,
+        checkpoints,
+        streams,
+        lifetimes,
+        ended,
+        left,
+    })
 }
 
 /// Waits until every follower has got what the cluster has now.
@@ -143,7 +162,8 @@ async fn drain(client: &mut crate::harness::Client, followers: Vec<Follower>) ->
 }
 
 fn judge(running: &Running, evidence: Evidence) -> Judged {
-    let Evidence { operations, faults, views, nodes, checkpoints, streams, ended, left } = evidence;
+    let Evidence { operations, faults, views, nodes, checkpoints, streams, lifetimes, ended, left } =
+        evidence;
     let names: Vec<_> = views
         .iter()
         .map(|(node, vms)| acknowledged::View {
@@ -176,6 +196,9 @@ fn judge(running: &Running, evidence: Evidence) -> Judged {
         vacuity::check(&operations, kind, &["create", "replay", "delete", "read"], &running.nodes()),
         whole::check(&ended, &left),
     ];
+    if let Some(lifetimes) = &lifetimes {
+        verdicts.push(lifetimes::check(lifetimes, &faults, vms));
+    }
     if running.trouble.is_some() {
         verdicts.push(spared::check(vms));
     }
