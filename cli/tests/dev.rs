@@ -126,9 +126,12 @@ fn a_local_cluster_comes_up_works_loses_a_daemon_comes_back_and_goes_without_a_t
     assert!(is_running(second[2]));
     std::fs::write(&file, text).expect("it can be written");
 
+    dev.good(&up);
+    let third = [dev.pid(0), dev.pid(1), dev.pid(2)];
+    assert_eq!(third[2], second[2]);
     dev.good(&["dev", "down"]);
     assert!(!dev.path().exists());
-    for pid in second {
+    for pid in third {
         assert!(!is_running(pid), "{pid} is left");
     }
     let again = dev.holm(&["dev", "down"]);
