@@ -78,6 +78,7 @@ impl Run {
             api,
             events: Some(events),
             event_parser: Parser::default(),
+            news_at_start: false,
             console,
             control,
             signals,
