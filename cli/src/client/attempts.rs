@@ -49,6 +49,9 @@ pub(super) enum Answer {
     Open(Response<Incoming>),
 }
 
+/// What one attempt gave: an answer, the cluster's final refusal, or a failure to be tried again.
+pub(super) type Attempt<T> = Result<Result<T, Box<Problem>>, Failure>;
+
 impl Call {
     pub fn read(target: &str) -> Self {
         Self {
@@ -201,7 +204,7 @@ impl Client {
         call: &Call,
         seen: &mut Option<u64>,
         limit: Duration,
-    ) -> Result<Result<Answer, Box<Problem>>, Failure> {
+    ) -> Attempt<Answer> {
         let start = Instant::now();
         let mut connection = Connection::open(endpoint).await?;
         if call.key.is_some() && seen.is_none() {
@@ -231,11 +234,7 @@ pub(super) async fn read(response: Response<Incoming>, limit: Duration) -> Resul
 }
 
 /// What an answer means: it is done, it is refused, or it has to be tried again.
-pub(super) fn judge(
-    status: StatusCode,
-    headers: &HeaderMap,
-    bytes: &[u8],
-) -> Result<Result<(), Box<Problem>>, Failure> {
+pub(super) fn judge(status: StatusCode, headers: &HeaderMap, bytes: &[u8]) -> Attempt<()> {
     if status.is_success() {
         return Ok(Ok(()));
     }
