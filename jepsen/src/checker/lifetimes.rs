@@ -64,7 +64,9 @@ fn power_went(faults: &[Fault], node: &str, from_ns: u64, until_ns: u64) -> bool
     faults.iter().any(|fault| {
         matches!(fault.kind, FaultKind::PowerOne | FaultKind::PowerAll)
             && fault.node.split(',').any(|hit| hit == node)
-            && (from_ns..until_ns).contains(&fault.began_ns)
+            // It goes some time after the fault began and before it was healed.
+            && fault.began_ns < until_ns
+            && fault.healed_ns.is_none_or(|healed_ns| healed_ns > from_ns)
     })
 }
 
@@ -83,7 +85,7 @@ mod tests {
             was_leader: true,
             began_ns,
             took_hold: true,
-            healed_ns: Some(began_ns),
+            healed_ns: Some(began_ns + 30),
         }
     }
 
