@@ -56,6 +56,8 @@ enum TestName {
     VmLifecycle,
     /// Read through every node while leaders are killed and come back at once.
     StaleRead,
+    /// Write so much while a node is away that it needs a snapshot when it is back; brings its own faults.
+    CatchUp,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -69,6 +71,7 @@ fn main() -> ExitCode {
     let test = match args.test {
         TestName::VmLifecycle => Test::VmLifecycle,
         TestName::StaleRead => Test::StaleRead,
+        TestName::CatchUp => Test::CatchUp,
     };
     let options = Options {
         rounds: args.rounds.unwrap_or(test.specified_rounds()),
@@ -84,7 +87,7 @@ fn main() -> ExitCode {
         nemesis,
         extent: args.seconds.map_or(Extent::Rounds(options.rounds), Extent::Seconds),
     });
-    if trouble.is_some()
+    if (trouble.is_some() || test.is_isolated())
         && let Some(why) = isolation_missing()
     {
         eprintln!("SKIPPED: {}: {why}", test.name());

@@ -1,6 +1,7 @@
 //! A run: one test with its parameters, from an empty folder to a report. The clients stop before anything is
 //! judged, the cluster is healed before it is looked at, and whatever happens the logs are kept.
 
+mod catch_up;
 mod stale_read;
 mod vm_lifecycle;
 
@@ -27,6 +28,8 @@ pub enum Test {
     VmLifecycle,
     /// Every node is read while leaders are killed and come back at once.
     StaleRead,
+    /// A node is away until the others have purged the log that it would need.
+    CatchUp,
 }
 
 impl Test {
@@ -34,7 +37,13 @@ impl Test {
         match self {
             Self::VmLifecycle => "vm-lifecycle",
             Self::StaleRead => "stale-read",
+            Self::CatchUp => "catch-up",
         }
+    }
+
+    /// Whether it always needs nodes with networks and disks of their own.
+    pub fn is_isolated(self) -> bool {
+        self == Self::CatchUp
     }
 
     /// Faults that the project's promise is measured by.
@@ -42,6 +51,7 @@ impl Test {
         match self {
             Self::VmLifecycle => 30,
             Self::StaleRead => 20,
+            Self::CatchUp => 2,
         }
     }
 }
@@ -131,15 +141,14 @@ pub async fn run_under(test: Test, options: &Options, trouble: Option<Trouble>) 
     };
     let journal = Arc::new(Journal::create(&store.join("history.jsonl"), &parameters)?);
     let setup = Setup { nodes: options.nodes, hypervisor: options.hypervisor, search_path: None };
-    let cluster = match trouble {
-        None => Cluster::start(&setup).await,
-        Some(_) => Cluster::start_isolated(&setup).await,
-    };
+    let isolated = trouble.is_some() || test.is_isolated();
+    let cluster = if isolated { Cluster::start_isolated(&setup).await } else { Cluster::start(&setup).await };
     let cluster = cluster.context("the cluster did not start")?;
     let mut context = Running { options: options.clone(), trouble, cluster, journal };
     let judged = match test {
         Test::VmLifecycle => vm_lifecycle::run(&mut context).await,
         Test::StaleRead => stale_read::run(&mut context).await,
+        Test::CatchUp => catch_up::run(&mut context).await,
     };
     context.cluster.save_logs(&store)?;
     let judged = judged.unwrap_or_else(|error| {
