@@ -161,8 +161,9 @@ impl Nature<'_> {
             FaultKind::PartitionHalves | FaultKind::PartitionLeader | FaultKind::PartitionKill
         );
         if majority {
-            let count = self.rng.random_range(3..20);
-            self.progress.more(count, UNAVAILABLE_LIMIT).await?;
+            // Few: clients wait long at whoever is cut off.
+            let count = self.rng.random_range(3..8);
+            self.progress.more(count, 2 * UNAVAILABLE_LIMIT).await?;
         }
         for (node, before) in cut_off.iter().zip(before) {
             trouble.observed.cut_off(kind, &before, &Footprint::of(&self.cluster.daemons[*node]));

@@ -1,5 +1,6 @@
-//! `catch-up`: a node is away while the others write so much that the log it would need is purged; it comes
-//! back, is cut down once more while a snapshot reaches it, and must end with the same state as the others.
+//! `catch-up`: a node is away while the others write so much that the log it would need is purged. It comes
+//! back, and while a snapshot reaches it and the others write on, its power goes, or that of all nodes. All
+//! must end with the same state, and with exactly what was acknowledged.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -54,26 +55,36 @@ pub(super) async fn run(running: &mut Running) -> Result<Judged> {
         fault.took_hold = true;
         running.journal.write(&serde_json::json!({"type": "fault", "fault": fault}));
         let began = Instant::now();
-        let written = write_until_purged(running, victim, had, &known).await?;
-        counts.ok += written;
+        let writers = Writers::start(running, victim, &known);
+        writers.until_purged(had).await?;
         figures.push(format!(
-            "round {round}: {:?} on {}, {written} writes in {:.1} s past index {had}",
-            kind,
+            "round {round}: {kind:?} on {}, the log was purged past index {had} within {:.1} s",
             fault.node,
             began.elapsed().as_secs_f64()
         ));
         heal(running, victim, kind)?;
-        if rng.random_bool(0.5) {
-            // Into the transfer or the installation, or shortly after.
-            tokio::time::sleep(Duration::from_millis(rng.random_range(0..1_500))).await;
-            running.cluster.power_off(&[victim])?;
-            running.cluster.power_on(victim)?;
-            figures.push(format!("round {round}: and the power of {} went while it caught up", fault.node));
-        }
+        // Into the transfer, or the installation, or shortly after; the others write on.
+        tokio::time::sleep(Duration::from_millis(rng.random_range(0..1_500))).await;
+        let also = match rng.random_range(0..3) {
+            0 => Vec::new(),
+            1 => vec![victim],
+            _ => (0..count).collect(),
+        };
         let back = Instant::now();
-        running.cluster.wait_ready(victim).await?;
+        running.cluster.power_off(&also)?;
+        for at in &also {
+            running.cluster.power_on(*at)?;
+        }
+        for at in 0..count {
+            running.cluster.wait_ready(at).await?;
+        }
+        counts.ok += writers.end().await?;
         checkpoints = running.cluster.checkpoints(CATCH_UP_LIMIT).await?;
-        figures.push(format!("round {round}: caught up after {:.1} s", back.elapsed().as_secs_f64()));
+        figures.push(format!(
+            "round {round}: the power of {} more went while it caught up; all were equal after {:.1} s",
+            also.len(),
+            back.elapsed().as_secs_f64()
+        ));
         fault.healed_ns = Some(running.journal.now_ns());
         running.journal.write(&serde_json::json!({"type": "healed", "fault": fault}));
         faults.push(fault);
@@ -126,32 +137,49 @@ fn heal(running: &mut Running, victim: usize, kind: FaultKind) -> Result<()> {
     Ok(())
 }
 
-/// Writers at all other nodes until each of these has purged what a node at index `had` would need next.
-async fn write_until_purged(running: &Running, victim: usize, had: u64, known: &Known) -> Result<u64> {
-    let at: Vec<Endpoint> = running.cluster.daemons.iter().map(|daemon| daemon.endpoint()).collect();
-    let others: Vec<_> = (0..at.len()).filter(|node| *node != victim).map(|node| at[node]).collect();
-    let stop = Arc::new(AtomicBool::new(false));
-    let mut writers = JoinSet::new();
-    for writer in 0..WRITERS {
-        let (at, known, stop) = (others[writer % others.len()], known.clone(), stop.clone());
-        writers.spawn(write(writer, at, known, stop));
-    }
-    let purged = wait_for("the log to be purged", PURGE_LIMIT, || async {
-        let mut least = u64::MAX;
-        for at in &others {
-            least = least.min(purged_index(*at).await.unwrap_or(0));
+/// Writers at all nodes but the victim.
+struct Writers {
+    others: Vec<Endpoint>,
+    stop: Arc<AtomicBool>,
+    tasks: JoinSet<u64>,
+}
+
+impl Writers {
+    fn start(running: &Running, victim: usize, known: &Known) -> Self {
+        let daemons = running.cluster.daemons.iter().enumerate();
+        let others: Vec<_> =
+            daemons.filter(|(at, _)| *at != victim).map(|(_, daemon)| daemon.endpoint()).collect();
+        let (stop, mut tasks) = (Arc::new(AtomicBool::new(false)), JoinSet::new());
+        for writer in 0..WRITERS {
+            let (at, known, stop) = (others[writer % others.len()], known.clone(), stop.clone());
+            tasks.spawn(write(writer, at, known, stop));
         }
-        // Not again at once: it is a whole page each time.
-        tokio::time::sleep(Duration::from_millis(200)).await;
-        Ok((least > had + 1).then_some(()))
-    });
-    let purged = purged.await;
-    stop.store(true, Ordering::Relaxed);
-    let mut written = 0;
-    while let Some(done) = writers.join_next().await {
-        written += done?;
+        Self { others, stop, tasks }
     }
-    purged.map(|()| written)
+
+    /// Each of the others has purged what a node at index `had` would need next.
+    async fn until_purged(&self, had: u64) -> Result<()> {
+        wait_for("the log to be purged", PURGE_LIMIT, || async {
+            let mut least = u64::MAX;
+            for at in &self.others {
+                least = least.min(purged_index(*at).await.unwrap_or(0));
+            }
+            // Not again at once: it is a whole page each time.
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            Ok((least > had + 1).then_some(()))
+        })
+        .await
+    }
+
+    /// What was acknowledged. Nothing is left unknown.
+    async fn end(mut self) -> Result<u64> {
+        self.stop.store(true, Ordering::Relaxed);
+        let mut written = 0;
+        while let Some(done) = self.tasks.join_next().await {
+            written += done?;
+        }
+        Ok(written)
+    }
 }
 
 async fn purged_index(at: Endpoint) -> Option<u64> {
