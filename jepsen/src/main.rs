@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand, ValueEnum};
 use holm_jepsen::harness::Hypervisor;
 use holm_jepsen::harness::cluster::isolation_missing;
+use holm_jepsen::matrix::{self, Profile};
 use holm_jepsen::nemesis::{Extent, Nemesis};
 use holm_jepsen::run::{self, Options, Test, Trouble};
 
@@ -23,6 +24,20 @@ struct Cli {
 enum Command {
     /// Run one test.
     Run(Run),
+    /// Run a list of tests, each under some faults, and print a table.
+    Matrix(Matrix),
+}
+
+#[derive(Debug, clap::Args)]
+struct Matrix {
+    #[arg(long, value_enum)]
+    profile: Profile,
+    /// Of the first run; each further one has the next [default: a random one, printed].
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Where the runs' folders are made.
+    #[arg(long, default_value = "target/jepsen", value_name = "DIR")]
+    store: PathBuf,
 }
 
 #[derive(Debug, clap::Args)]
@@ -67,7 +82,45 @@ enum HypervisorName {
 }
 
 fn main() -> ExitCode {
-    let Command::Run(args) = Cli::parse().command;
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("holm-jepsen: {error}");
+            return ExitCode::from(3);
+        }
+    };
+    let work = async {
+        match Cli::parse().command {
+            Command::Run(args) => one(args).await,
+            Command::Matrix(args) => {
+                let seed = args.seed.unwrap_or_else(|| u64::from(rand::random::<u16>()));
+                ExitCode::from(u8::from(!matrix::run(args.profile, seed, &args.store).await))
+            }
+        }
+    };
+    // On Ctrl-C the run is dropped, and with it everything it started.
+    runtime.block_on(async {
+        tokio::select! {
+            code = work => code,
+            _ = interrupted() => {
+                eprintln!("holm-jepsen: interrupted");
+                ExitCode::from(3)
+            }
+        }
+    })
+}
+
+/// SIGINT or SIGTERM.
+async fn interrupted() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let Ok(mut terminate) = signal(SignalKind::terminate()) else { return std::future::pending().await };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminate.recv() => {}
+    }
+}
+
+async fn one(args: Run) -> ExitCode {
     let test = match args.test {
         TestName::VmLifecycle => Test::VmLifecycle,
         TestName::StaleRead => Test::StaleRead,
@@ -94,21 +147,7 @@ fn main() -> ExitCode {
         return ExitCode::from(3);
     }
     eprintln!("{} with seed {}", test.name(), options.seed);
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            eprintln!("holm-jepsen: {error}");
-            return ExitCode::from(3);
-        }
-    };
-    // On Ctrl-C the run is dropped, and with it everything it started.
-    let report = runtime.block_on(async {
-        tokio::select! {
-            report = run::run_under(test, &options, trouble) => report,
-            _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
-        }
-    });
-    match report {
+    match run::run_under(test, &options, trouble).await {
         Ok(report) => {
             print!("{report}");
             match (report.is_valid(), report.is_invalid()) {
