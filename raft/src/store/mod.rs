@@ -5,6 +5,7 @@
 mod cache;
 mod database;
 mod log;
+mod range_sync;
 mod thread;
 
 use std::io;
