@@ -7,12 +7,15 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use futures::future::join_all;
 use holm_raft::{EXIT_CODE, Timing};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use support::{Cluster, PATIENCE, flavor, keyed, quick};
 use tempfile::TempDir;
 
 const DIR: &str = "HOLM_DISK_FULL_DIR";
+/// Writes under way at once.
+const BATCH: usize = 16;
 
 /// Taken down when dropped.
 struct SmallDisk(TempDir);
@@ -51,9 +54,12 @@ fn child() {
         let cluster = Cluster::one_in(Path::new(&dir), hoarding()).await;
         let node = cluster.node(0);
         println!();
-        for n in node.state().state.flavors.len().. {
-            node.propose(keyed(node, flavor(&format!("f{n}"), 16_000)), PATIENCE).await.unwrap();
-            println!("WROTE {n}");
+        for first in (0..).step_by(BATCH) {
+            let writes = (first..first + BATCH).map(|n| {
+                let proposal = keyed(node, flavor(&format!("f{n}"), 16_000));
+                async move { node.propose(proposal, PATIENCE).await.unwrap() }
+            });
+            join_all(writes).await.iter().for_each(|_| println!("WROTE"));
         }
     });
 }
@@ -76,7 +82,7 @@ fn a_full_disk_ends_the_node_and_what_it_acknowledged_comes_back() {
         .spawn()
         .unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let wrote = lines.filter(|line| line.starts_with("WROTE ")).count();
+    let wrote = lines.filter(|line| line == "WROTE").count();
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(EXIT_CODE), "{said}");
