@@ -142,6 +142,8 @@ async fn names_and_addresses_that_cannot_be_used() {
     assert!(attempt("c", "a", "nowhere", good).starts_with("peer address: `nowhere` has no port"));
     assert!(attempt("c", "a", "h:0", good).starts_with("peer address: `h:0` has no usable port"));
     assert!(attempt("c", "a", good, "0.0.0.0:7").starts_with("API address: `0.0.0.0:7` is not an address"));
+    let long = format!("{}:1", "h".repeat(300));
+    assert!(attempt("c", "a", &long, good).starts_with("first node: peer_addr: "));
     assert!(!dir.path().join("data").exists(), "nothing was made");
 }
 
