@@ -102,6 +102,19 @@ impl Network {
         self.nft(to, &rules)
     }
 
+    /// From now on nobody reaches this TCP port of `node`; what it sends itself goes through.
+    ///
+    /// # Errors
+    /// When the rules are not accepted.
+    pub fn close_port(&self, node: usize, port: u16) -> Result<()> {
+        let rules = format!(
+            "table inet {TABLE} {{}}\ndelete table inet {TABLE}\ntable inet {TABLE} {{\n\
+             chain input {{ type filter hook input priority 0; policy accept;\n\
+             tcp dport {port} drop\n}}\n}}\n"
+        );
+        self.nft(node, &rules)
+    }
+
     /// Ends every fault.
     ///
     /// # Errors

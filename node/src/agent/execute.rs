@@ -2,6 +2,7 @@
 //! when the record changes meanwhile.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use holm_model::command::{Command, ReleaseCause, Released, VmReport};
 use holm_model::image::{Image, ImageKind};
@@ -30,15 +31,27 @@ pub struct Executor {
 pub enum Failure {
     #[error("the cluster did not take it; it is tried again")]
     NotTaken,
+    #[error("its image cannot be had at present")]
+    Image(#[source] images::Error),
     #[error(transparent)]
     Hypervisor(#[from] Error),
 }
+
+/// How long a VM waits here for an image whose holders cannot be reached. A holder that reboots, or a network
+/// that is cut for a moment, is no reason to call the VM impossible; longer, and another host may do better.
+const IMAGE_PATIENCE: Duration = Duration::from_secs(120);
+/// How often the cluster hears that it still waits.
+const IMAGE_TELL: Duration = Duration::from_secs(20);
 
 /// What one worker remembers between steps: only words, the marks on disk decide.
 #[derive(Default)]
 pub struct Memory {
     /// Why the VM could not be built here.
     pub build_failure: Option<String>,
+    /// Since when it has waited for an image that nobody could give.
+    pub without_image: Option<Instant>,
+    /// When it last told so.
+    pub told: Option<Instant>,
 }
 
 impl Executor {
@@ -96,8 +109,21 @@ impl Executor {
             self.app.raft.state()
         };
         let Some(record) = wanted(&published.state, vm, epoch, run) else { return Ok(()) };
-        let result = self.try_start(&published.state, record, epoch).await;
-        let reason = match result {
+        let booted = match self.boot(&published.state, record, epoch).await {
+            Ok(boot) => self.try_start(record, epoch, boot).await,
+            Err(NoBoot::Image(error)) if error.is_passing() && memory.is_patient() => {
+                // Seldom: each time it is told, the record changes, and its worker looks again at once.
+                if memory.may_tell() {
+                    let step = format!("waiting for its image: {}", crate::app::chain(&error));
+                    let state = ObservedState::Progress { step };
+                    self.reporter.report(VmReport { vm, epoch, run, state }).await;
+                }
+                return Err(Failure::Image(error));
+            }
+            Err(no_boot) => Err(Error::BuildFailed(crate::app::chain(&no_boot))),
+        };
+        memory.without_image = None;
+        let reason = match booted {
             Ok(()) => return Ok(()),
             Err(Error::BuildFailed(reason)) => reason,
             Err(error @ Error::Io { .. }) => crate::app::chain(&error),
@@ -114,8 +140,7 @@ impl Executor {
         }
     }
 
-    async fn try_start(&self, state: &State, record: &Vm, epoch: Epoch) -> Result<(), Error> {
-        let boot = self.boot(state, record, epoch).await?;
+    async fn try_start(&self, record: &Vm, epoch: Epoch, boot: Boot) -> Result<(), Error> {
         let _permit = self.starts.acquire().await.expect("the semaphore is never closed");
         let size = record.spec.size;
         self.app
@@ -135,7 +160,7 @@ impl Executor {
     }
 
     /// Brings the images here, telling the cluster how far they are, and says what to boot.
-    async fn boot(&self, state: &State, record: &Vm, epoch: Epoch) -> Result<Boot, Error> {
+    async fn boot(&self, state: &State, record: &Vm, epoch: Epoch) -> Result<Boot, NoBoot> {
         let mut paths = Vec::new();
         let image = find(state, record.spec.image)?;
         for image in
@@ -149,8 +174,7 @@ impl Executor {
                     reporter.report(VmReport { vm, epoch, run, state }).await;
                 }
             };
-            let fetched = self.images.ensure(image, tell).await;
-            paths.push(fetched.map_err(|e: images::Error| Error::BuildFailed(crate::app::chain(&e)))?);
+            paths.push(self.images.ensure(image, tell).await?);
         }
         let mut paths = paths.into_iter();
         let source = paths.next().expect("a VM has an image");
@@ -163,8 +187,32 @@ impl Executor {
     }
 }
 
-fn find(state: &State, id: ImageId) -> Result<&Image, Error> {
-    state.images.get(&id).ok_or_else(|| Error::BuildFailed(format!("image {id} is gone")))
+/// Why there is nothing to boot.
+#[derive(Debug, thiserror::Error)]
+enum NoBoot {
+    #[error("image {0} is gone")]
+    Gone(ImageId),
+    #[error(transparent)]
+    Image(#[from] images::Error),
+}
+
+impl Memory {
+    fn may_tell(&mut self) -> bool {
+        let may = self.told.is_none_or(|told| told.elapsed() >= IMAGE_TELL);
+        if may {
+            self.told = Some(Instant::now());
+        }
+        may
+    }
+
+    /// Whether a missing image is still waited for; the time begins with the first question.
+    fn is_patient(&mut self) -> bool {
+        self.without_image.get_or_insert_with(Instant::now).elapsed() < IMAGE_PATIENCE
+    }
+}
+
+fn find(state: &State, id: ImageId) -> Result<&Image, NoBoot> {
+    state.images.get(&id).ok_or(NoBoot::Gone(id))
 }
 
 /// The record, if it still asks for exactly this start.

@@ -38,6 +38,14 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// Nothing is wrong with this node or with the image: whoever holds it cannot be reached at present.
+    pub fn is_passing(&self) -> bool {
+        use holm_vmm::image_store::Error as Store;
+        matches!(self, Self::NoHolder(_) | Self::Transfer { source: Store::Transfer { .. }, .. })
+    }
+}
+
 /// Brings images here.
 #[derive(Clone)]
 pub struct Images {
