@@ -158,7 +158,7 @@ pub async fn run_under(test: Test, options: &Options, trouble: Option<Trouble>) 
         let verdicts = vec![Verdict { checker: "heals", finding, figures: String::new() }];
         Judged { verdicts, ..Judged::default() }
     });
-    let report = Report {
+    let mut report = Report {
         test: test.name(),
         seed: options.seed,
         command,
@@ -170,6 +170,7 @@ pub async fn run_under(test: Test, options: &Options, trouble: Option<Trouble>) 
     };
     if !report.is_valid() {
         context.cluster.scratch.keep();
+        report.figures.push(format!("the nodes' folders: {}", context.cluster.scratch.path().display()));
     }
     let json = serde_json::to_string_pretty(&report)?;
     std::fs::write(report.store.join("report.json"), json)?;

@@ -2,7 +2,7 @@
 //! asked what there is.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use holm_api::{Checkpoint, Cluster as ClusterView, Event, List, Node, Vm};
@@ -119,10 +119,9 @@ async fn gather(
     let nodes = client.get::<List<Node>>("/v1/nodes").await?.items;
     let lifetimes = witness.map(Witness::finish);
     let streams = drain(&mut client, followers).await?;
-    for vm in client.all_vms().await? {
-        client.delete_vm(&vm.name, SETTLE_LIMIT).await?;
-    }
-    let left = cluster.shut_down();
+    // What does not go is left behind: the checker says so, and the evidence is still judged.
+    let mut left = delete_all(&mut client).await;
+    left.extend(cluster.shut_down());
     Ok(Evidence {
         operations: log.operations(),
         faults,
@@ -134,6 +133,23 @@ async fn gather(
         ended,
         left,
     })
+}
+
+/// Deletes every VM and says which could not be.
+async fn delete_all(client: &mut crate::harness::Client) -> Vec<String> {
+    let deadline = Instant::now() + SETTLE_LIMIT;
+    let vms = match client.all_vms().await {
+        Ok(vms) => vms,
+        Err(error) => return vec![format!("{error:#}")],
+    };
+    let mut left = Vec::new();
+    for vm in vms {
+        let limit = deadline.saturating_duration_since(Instant::now());
+        if let Err(error) = client.delete_vm(&vm.name, limit).await {
+            left.push(format!("{error:#}"));
+        }
+    }
+    left
 }
 
 /// Waits until every follower has got what the cluster has now.
