@@ -8,6 +8,7 @@ pub mod faults;
 pub mod fresh;
 pub mod lifetimes;
 pub mod once;
+pub mod power;
 pub mod reads;
 pub mod replicas;
 pub mod settled;

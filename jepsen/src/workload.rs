@@ -2,6 +2,7 @@
 //! attempt is recorded as an operation of its own; what is retried is retried under its old key.
 
 pub mod flavor_set;
+pub mod power;
 pub mod vm_lifecycle;
 
 use std::time::Duration;

@@ -2,7 +2,7 @@
 //! interrupted but by the power of its node; and at the end every VM that is called ACTIVE has one process, on
 //! the node that its record names.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use holm_api::{Vm, VmStatus};
 use uuid::Uuid;
@@ -10,18 +10,26 @@ use uuid::Uuid;
 use super::Verdict;
 use crate::harness::witness::Lifetime;
 use crate::history::{Fault, FaultKind};
+use crate::workload::power;
 
 const NAME: &str = "lifetimes";
 
-/// Judges lifetimes; `vms` are the records at the moment of the last look.
+/// Judges lifetimes; `vms` are the records at the moment of the last look. VMs that were stopped, started and
+/// rebooted on request have several, one after another.
 pub fn check(lifetimes: &[Lifetime], faults: &[Fault], vms: &[Vm]) -> Verdict {
     let active = vms.iter().filter(|vm| vm.status == VmStatus::Active);
     let active: Vec<_> =
         active.map(|vm| (vm.name.clone(), vm.id, vm.node.clone().unwrap_or_default())).collect();
-    judge(lifetimes, faults, &active)
+    let busy = vms.iter().filter(|vm| vm.name.starts_with(power::PREFIX)).map(|vm| vm.id).collect();
+    judge(lifetimes, faults, &active, &busy)
 }
 
-fn judge(lifetimes: &[Lifetime], faults: &[Fault], active: &[(String, Uuid, String)]) -> Verdict {
+fn judge(
+    lifetimes: &[Lifetime],
+    faults: &[Fault],
+    active: &[(String, Uuid, String)],
+    busy: &BTreeSet<Uuid>,
+) -> Verdict {
     if lifetimes.is_empty() {
         return Verdict::unknown(NAME, "no VMM was seen");
     }
@@ -45,7 +53,7 @@ fn judge(lifetimes: &[Lifetime], faults: &[Fault], active: &[(String, Uuid, Stri
             );
             if next.from_ns <= one.until_ns {
                 violations.push(format!("ran twice at once: {shown}"));
-            } else if !power_went(faults, &one.node, one.from_ns, next.from_ns) {
+            } else if !busy.contains(&one.vm) && !power_went(faults, &one.node, one.from_ns, next.from_ns) {
                 violations.push(format!("was interrupted although nothing cut its power: {shown}"));
             }
         }
@@ -73,6 +81,10 @@ fn power_went(faults: &[Fault], node: &str, from_ns: u64, until_ns: u64) -> bool
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn judge(lives: &[Lifetime], faults: &[Fault], active: &[(String, Uuid, String)]) -> Verdict {
+        super::judge(lives, faults, active, &BTreeSet::new())
+    }
 
     fn life(vm: u128, node: &str, pid: i32, from_ns: u64, until_ns: u64) -> Lifetime {
         Lifetime { vm: Uuid::from_u128(vm), node: node.into(), pid, start_ticks: 1, from_ns, until_ns }
@@ -119,6 +131,14 @@ mod tests {
         assert!(!judge(&lives, &[], &active(1, "n1")).is_valid());
         assert!(!judge(&lives, &[], &active(2, "n2")).is_valid());
         assert!(judge(&lives, &[], &active(2, "n1")).is_valid());
+    }
+
+    #[test]
+    fn what_is_rebooted_on_request_still_never_runs_twice_at_once() {
+        let busy = BTreeSet::from([Uuid::from_u128(1)]);
+        let lives = |from| [life(1, "n1", 7, 10, 20), life(1, "n1", 8, from, 90)];
+        assert!(super::judge(&lives(21), &[], &[], &busy).is_valid());
+        assert!(!super::judge(&lives(20), &[], &[], &busy).is_valid());
     }
 
     #[test]

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Judged, Running, counts, unavailability};
 use crate::checker::{
-    Verdict, acknowledged, claims, events, faults, lifetimes, once, reads, replicas, settled, spared,
+    self, Verdict, acknowledged, claims, events, faults, lifetimes, once, reads, replicas, settled, spared,
     vacuity, whole,
 };
 use crate::harness::events::{Follower, Stream};
@@ -21,9 +21,12 @@ use crate::history::{Fault, Recorder};
 use crate::nemesis::kill;
 use crate::nemesis::trouble::Trouble;
 use crate::seed;
+use crate::workload::power::{self, Asked};
 use crate::workload::vm_lifecycle::{self, Call, IMAGE, Log, Operation};
 
 const CLIENTS: u64 = 4;
+/// VMs that are stopped and started, under faults on isolated nodes.
+const POWER_CLIENTS: u64 = 2;
 /// After healing, everything ends within this long.
 const SETTLE_LIMIT: Duration = Duration::from_secs(60);
 
@@ -48,10 +51,10 @@ pub(super) async fn run(running: &mut Running) -> Result<Judged> {
     let real = running.options.hypervisor == Hypervisor::CloudHypervisor;
     let folder = running.cluster.scratch.path().to_owned();
     let witness = real.then(|| Witness::start(&folder, running.journal.clone()));
-    let happened = trouble(running, &log).await?;
+    let (happened, asked) = trouble(running, &log).await?;
     let figures = happened.observed.figures();
     let evidence = gather(running, &log, happened.faults, happened.ended, followers, witness).await?;
-    let mut judged = judge(running, evidence);
+    let mut judged = judge(running, evidence, &asked);
     judged.figures.extend(figures);
     Ok(judged)
 }
@@ -67,7 +70,7 @@ async fn prepare(running: &Running) -> Result<Vec<Follower>> {
 }
 
 /// Clients and nemesis at the same time; the clients have ended when this does.
-async fn trouble(running: &mut Running, log: &Log) -> Result<Trouble> {
+async fn trouble(running: &mut Running, log: &Log) -> Result<(Trouble, Vec<Asked>)> {
     let options = running.options.clone();
     let stop = CancellationToken::new();
     let mut clients = JoinSet::new();
@@ -75,6 +78,11 @@ async fn trouble(running: &mut Running, log: &Log) -> Result<Trouble> {
         let rng = seed::stream(options.seed, "client", client);
         let (targets, log) = (running.targets(), log.clone());
         clients.spawn(vm_lifecycle::client((client, CLIENTS), targets, log, rng, stop.clone()));
+    }
+    let mut others = JoinSet::new();
+    for client in 0..if running.trouble.is_some() { POWER_CLIENTS } else { 0 } {
+        let rng = seed::stream(options.seed, "power", client);
+        others.spawn(power::client(client, running.targets(), rng, stop.clone()));
     }
     let mut happened = Trouble::default();
     let done = match running.trouble {
@@ -89,7 +97,8 @@ async fn trouble(running: &mut Running, log: &Log) -> Result<Trouble> {
     };
     stop.cancel();
     while clients.join_next().await.is_some() {}
-    done.map(|()| happened)
+    let asked = others.join_all().await;
+    done.map(|()| (happened, asked))
 }
 
 async fn gather(
@@ -177,9 +186,15 @@ async fn drain(client: &mut crate::harness::Client, followers: Vec<Follower>) ->
     Ok(streams)
 }
 
-fn judge(running: &Running, evidence: Evidence) -> Judged {
+fn judge(running: &Running, evidence: Evidence, asked: &[Asked]) -> Judged {
     let Evidence { operations, faults, views, nodes, checkpoints, streams, lifetimes, ended, left } =
         evidence;
+    let all = views.first().map(|(_, vms)| vms.clone()).unwrap_or_default();
+    let is_busy = |vm: &Vm| vm.name.starts_with(power::PREFIX);
+    let views: Vec<(String, Vec<Vm>)> = views
+        .into_iter()
+        .map(|(node, vms)| (node, vms.into_iter().filter(|vm| !is_busy(vm)).collect()))
+        .collect();
     let names: Vec<_> = views
         .iter()
         .map(|(node, vms)| acknowledged::View {
@@ -205,7 +220,7 @@ fn judge(running: &Running, evidence: Evidence) -> Judged {
         once,
         reads::check(&operations),
         settled::check(vms),
-        claims::check(&nodes, vms),
+        claims::check(&nodes, &all),
         replicas::check(count, &checkpoints),
         events::check(count, until, &streams),
         faults::check(running.expected(&faults), &faults),
@@ -213,10 +228,11 @@ fn judge(running: &Running, evidence: Evidence) -> Judged {
         whole::check(&ended, &left),
     ];
     if let Some(lifetimes) = &lifetimes {
-        verdicts.push(lifetimes::check(lifetimes, &faults, vms));
+        verdicts.push(lifetimes::check(lifetimes, &faults, &all));
     }
     if running.trouble.is_some() {
         verdicts.push(spared::check(vms));
+        verdicts.push(checker::power::check(asked, &all));
     }
     let is_write = |call: &Call| matches!(call, Call::Create { .. } | Call::Delete { .. });
     let of = |leader: bool| faults.iter().filter(move |fault| fault.was_leader == leader).cloned();
