@@ -2,8 +2,8 @@
 
 use std::error::Error;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 /// Made once, by the wiring.
@@ -14,7 +14,7 @@ pub struct App {
     pub started_at: std::time::Instant,
     /// Cancelled when the daemon stops: answers without an end are ended then.
     pub stopping: CancellationToken,
-    caught_up: AtomicBool,
+    caught_up: watch::Sender<bool>,
 }
 
 /// The app as handlers and tasks hold it.
@@ -33,18 +33,23 @@ impl App {
             images,
             started_at: std::time::Instant::now(),
             stopping: CancellationToken::new(),
-            caught_up: AtomicBool::new(false),
+            caught_up: watch::Sender::new(false),
         }
     }
 
     /// Whether a linearizable read has succeeded since this process started.
     pub fn caught_up(&self) -> bool {
-        self.caught_up.load(Ordering::Acquire)
+        *self.caught_up.borrow()
+    }
+
+    /// The same, to be waited for.
+    pub fn watch_caught_up(&self) -> watch::Receiver<bool> {
+        self.caught_up.subscribe()
     }
 
     /// A linearizable read has succeeded.
     pub fn set_caught_up(&self) {
-        self.caught_up.store(true, Ordering::Release);
+        self.caught_up.send_replace(true);
     }
 
     /// Whether the cluster said that this node is no longer a member.

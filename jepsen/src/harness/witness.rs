@@ -56,6 +56,14 @@ impl Witness {
         Self { seen, stop, thread: Some(thread) }
     }
 
+    /// VMs that had a process at the latest look, with its node.
+    pub fn alive(&self) -> Vec<(Uuid, String)> {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let latest = seen.values().map(|lifetime| lifetime.until_ns).max();
+        let alive = seen.values().filter(|lifetime| Some(lifetime.until_ns) == latest);
+        alive.map(|lifetime| (lifetime.vm, lifetime.node.clone())).collect()
+    }
+
     /// What was seen; the processes that were there at the last look have the greatest `until_ns`.
     pub fn finish(mut self) -> Vec<Lifetime> {
         self.end();

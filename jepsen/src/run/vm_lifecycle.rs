@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use holm_api::{Checkpoint, Cluster as ClusterView, Event, List, Node, Vm};
+use holm_api::{Checkpoint, Cluster as ClusterView, Event, List, Node, Vm, VmStatus};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -41,6 +41,8 @@ struct Evidence {
     streams: Vec<Stream>,
     /// Where real guests ran.
     lifetimes: Option<Vec<Lifetime>>,
+    /// From a whole cluster until every VM called ACTIVE had a process.
+    running_after: Duration,
     ended: Vec<String>,
     left: Vec<String>,
 }
@@ -118,6 +120,19 @@ async fn gather(
     });
     // What has not settled is for the checker to say.
     let _ = settled.await;
+    let back = Instant::now();
+    if let Some(witness) = &witness {
+        // A host that booted starts its VMs again by itself, some time after it is back; the record says ACTIVE
+        // all the while. Those that do not come are for the checker to say.
+        let _ = wait_for("processes of all VMs", SETTLE_LIMIT, || async {
+            let (vms, alive) = (crate::harness::Client::new(address).all_vms().await?, witness.alive());
+            let mut active = vms.into_iter().filter(|vm| vm.status == VmStatus::Active);
+            let runs = active.all(|vm| alive.contains(&(vm.id, vm.node.unwrap_or_default())));
+            Ok(runs.then_some(()))
+        })
+        .await;
+    }
+    let running_after = back.elapsed();
     let checkpoints = cluster.checkpoints(SETTLE_LIMIT).await?;
     let mut views = Vec::new();
     for daemon in &cluster.daemons {
@@ -139,6 +154,7 @@ async fn gather(
         checkpoints,
         streams,
         lifetimes,
+        running_after,
         ended,
         left,
     })
@@ -187,8 +203,18 @@ async fn drain(client: &mut crate::harness::Client, followers: Vec<Follower>) ->
 }
 
 fn judge(running: &Running, evidence: Evidence, asked: &[Asked]) -> Judged {
-    let Evidence { operations, faults, views, nodes, checkpoints, streams, lifetimes, ended, left } =
-        evidence;
+    let Evidence {
+        operations,
+        faults,
+        views,
+        nodes,
+        checkpoints,
+        streams,
+        lifetimes,
+        running_after,
+        ended,
+        left,
+    } = evidence;
     let all = views.first().map(|(_, vms)| vms.clone()).unwrap_or_default();
     let is_busy = |vm: &Vm| vm.name.starts_with(power::PREFIX);
     let views: Vec<(String, Vec<Vm>)> = views
@@ -241,5 +267,10 @@ fn judge(running: &Running, evidence: Evidence, asked: &[Asked]) -> Judged {
         unavailability("a fault elsewhere", of(false), &operations, is_write),
     ];
     let counts = counts(&faults, &operations, is_write);
-    Judged { verdicts, figures: figures.into_iter().flatten().collect(), counts }
+    let mut figures: Vec<_> = figures.into_iter().flatten().collect();
+    if lifetimes.is_some() {
+        let ms = running_after.as_millis();
+        figures.push(format!("every VM called ACTIVE had a process {ms} ms after the cluster was whole"));
+    }
+    Judged { verdicts, figures, counts }
 }

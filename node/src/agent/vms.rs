@@ -41,6 +41,7 @@ pub async fn run(app: Shared, images: Images, boot: BootId, stop: CancellationTo
     let mut supervisor = Supervisor { executor, boot, workers: HashMap::new(), tasks: JoinSet::new() };
     let mut state = app.raft.watch();
     let mut changes = app.hypervisor.changes();
+    let mut caught_up = app.watch_caught_up();
     let mut period = tokio::time::interval(PERIOD);
     loop {
         tokio::select! {
@@ -54,6 +55,8 @@ pub async fn run(app: Shared, images: Images, boot: BootId, stop: CancellationTo
             }
             Some(vm) = changes.recv() => supervisor.wake(vm),
             _ = period.tick() => supervisor.look_at_all().await,
+            // What a host that booted had waits for exactly this.
+            Ok(()) = caught_up.changed() => supervisor.look_at_all().await,
             Some(ended) = supervisor.tasks.join_next() => supervisor.ended(ended),
         }
     }
