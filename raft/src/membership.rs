@@ -41,8 +41,9 @@ pub(crate) fn next_step(this: NodeId, state: &State, metrics: &Metrics, status: 
     let present: BTreeMap<u64, &Node> = membership.nodes().map(|(id, node)| (*id, node)).collect();
     let gone: BTreeSet<u64> =
         present.keys().copied().filter(|id| !state.nodes.contains_key(&node_id(*id))).collect();
-    if !gone.is_empty() {
-        return remove(this, &voters, &gone);
+    let staying = voters.difference(&gone).count();
+    if let Some(step) = remove(this, &voters, &gone, staying) {
+        return Some(step);
     }
     if let Some(node) = state.nodes.values().find(|node| !present.contains_key(&node.id.0)) {
         return Some(Step::Change(ChangeMembers::AddNodes(BTreeMap::from([(
@@ -50,7 +51,7 @@ pub(crate) fn next_step(this: NodeId, state: &State, metrics: &Metrics, status: 
             Node::new(node.peer_addr.clone()),
         )]))));
     }
-    if voters.len() < VOTERS
+    if staying < VOTERS
         && let Some(id) = present.keys().find(|id| !voters.contains(id) && is_close(**id, metrics, status))
     {
         return Some(Step::Change(ChangeMembers::AddVoterIds(BTreeSet::from([*id]))));
@@ -63,14 +64,15 @@ pub(crate) fn next_step(this: NodeId, state: &State, metrics: &Metrics, status: 
     })
 }
 
-fn remove(this: NodeId, voters: &BTreeSet<u64>, gone: &BTreeSet<u64>) -> Option<Step> {
-    let staying = voters.difference(gone).count();
-    if gone.contains(&this.0) {
-        return (staying > 0).then_some(Step::HandOver);
-    }
-    let voter = gone.intersection(voters).next().filter(|_| staying > 0);
-    if let Some(voter) = voter {
-        return Some(Step::Change(ChangeMembers::RemoveVoters(BTreeSet::from([*voter]))));
+/// Where no voter stays nobody could take over: then a successor must be promoted first, and this waits for it.
+fn remove(this: NodeId, voters: &BTreeSet<u64>, gone: &BTreeSet<u64>, staying: usize) -> Option<Step> {
+    if staying > 0 {
+        if gone.contains(&this.0) {
+            return Some(Step::HandOver);
+        }
+        if let Some(voter) = gone.intersection(voters).next() {
+            return Some(Step::Change(ChangeMembers::RemoveVoters(BTreeSet::from([*voter]))));
+        }
     }
     let learners: BTreeSet<u64> = gone.difference(voters).copied().collect();
     (!learners.is_empty()).then_some(Step::Change(ChangeMembers::RemoveNodes(learners)))
@@ -114,8 +116,7 @@ mod tests {
         perform(Command::InitCluster(InitCluster { cluster, name: "c".to_owned(), first_node: node(1) }));
         (2..=count).for_each(|n| perform(Command::AddNode(node(n))));
         for id in removed {
-            let node = node_id(*id);
-            perform(Command::RemoveNode(holm_model::command::RemoveNode { node, confirm_node_off: false }));
+            state.nodes.remove(&node_id(*id)).unwrap();
         }
         state
     }
@@ -182,7 +183,27 @@ mod tests {
     fn a_removed_leader_hands_over_if_there_is_anybody() {
         let state = state(2, &[1]);
         assert_eq!(step(&state, &metrics(&[&[1, 2]], &[1, 2])), Some(Step::HandOver));
-        assert_eq!(step(&state, &metrics(&[&[1]], &[1, 2])), None);
+        let nobody_answers = RaftStatus::default();
+        assert_eq!(next_step(node_id(1), &state, &metrics(&[&[1]], &[1, 2]), &nobody_answers), None);
+    }
+
+    #[test]
+    fn where_all_voters_are_removed_a_learner_is_promoted_first() {
+        let promote = |id| Some(Step::Change(ChangeMembers::AddVoterIds([id].into())));
+        let add = |id| Some(Step::Change(ChangeMembers::AddNodes([(id, Node::new(addr(id)))].into())));
+        assert_eq!(step(&state(2, &[1]), &metrics(&[&[1]], &[1, 2])), promote(2));
+        assert_eq!(step(&state(2, &[1]), &metrics(&[&[1]], &[1])), add(2), "and added before that");
+        let state_of_3 = state(3, &[1, 2]);
+        assert_eq!(step(&state_of_3, &metrics(&[&[1, 2]], &[1, 2, 3])), promote(3));
+        assert_eq!(step(&state_of_3, &metrics(&[&[1, 2, 3]], &[1, 2, 3])), Some(Step::HandOver));
+        let state_of_6 = state(6, &[1, 2, 3, 4, 5]);
+        assert_eq!(step(&state_of_6, &metrics(&[&[1, 2, 3, 4, 5]], &[1, 2, 3, 4, 5, 6])), promote(6));
+    }
+
+    #[test]
+    fn removed_learners_go_though_no_voter_stays() {
+        let learner = ChangeMembers::RemoveNodes([3].into());
+        assert_eq!(step(&state(3, &[1, 3]), &metrics(&[&[1]], &[1, 2, 3])), Some(Step::Change(learner)));
     }
 
     #[test]
