@@ -29,7 +29,10 @@ impl Cluster {
             self.scratch.disks.get(*at).context("the node has no disk of its own")?.cut()?;
         }
         for at in nodes {
-            self.daemons[*at].kill()?;
+            // A host may have no daemon running.
+            if self.daemons[*at].pid().is_some() {
+                self.daemons[*at].kill()?;
+            }
         }
         for folder in &folders {
             end_all(folder)?;
@@ -47,9 +50,17 @@ impl Cluster {
     /// # Errors
     /// When that cannot be done.
     pub fn power_on(&mut self, at: usize) -> Result<()> {
-        self.scratch.disks.get_mut(at).context("the node has no disk of its own")?.mount()?;
-        self.daemons[at].place().context("the node has no place of its own")?.boot()?;
+        self.boot(at)?;
         self.daemons[at].start()
+    }
+
+    /// The power is back: the host boots, and no daemon starts.
+    ///
+    /// # Errors
+    /// When that cannot be done.
+    pub fn boot(&mut self, at: usize) -> Result<()> {
+        self.scratch.disks.get_mut(at).context("the node has no disk of its own")?.mount()?;
+        self.daemons[at].place().context("the node has no place of its own")?.boot()
     }
 
     /// Stops the daemon's process where it is, without ending it. Verified: all its threads stand still.

@@ -19,6 +19,7 @@ pub fn skipped(test: &str) -> bool {
 }
 
 /// Some rounds of one kind of fault.
+#[allow(dead_code)] // Not every test runs workloads.
 pub async fn run(name: &str, test: Test, nemesis: Nemesis, rounds: u64) {
     if skipped(name) {
         return;
