@@ -181,7 +181,7 @@ fn store_failure(error: image_store::Error) -> Failure {
     match error {
         Error::WrongChecksum { .. } => new(Code::ChecksumMismatch).field("Holm-Sha256"),
         Error::Empty => new(Code::InvalidField).field("body"),
-        Error::NoSpace => new(Code::StorageFull),
+        Error::NoSpace(_) => new(Code::StorageFull),
         _ => new(Code::Internal),
     }
 }
