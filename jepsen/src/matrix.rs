@@ -47,8 +47,8 @@ const fn five(test: Test, nemesis: Nemesis, rounds: u64) -> Entry {
 impl Profile {
     fn entries(self) -> Vec<Entry> {
         use Nemesis::{
-            Kill, LeaderRestart, Loss, Mix, PartitionHalves, PartitionLeader, PartitionOneWay, PartitionRing,
-            Pause, PowerAll, PowerOne,
+            Kill, LeaderRestart, Loss, Mix, PartitionHalves, PartitionLeader, PartitionOneWay,
+            PartitionPower, PartitionRing, Pause, PowerAll, PowerMost, PowerOne,
         };
         use Test::{StaleRead, VmLifecycle};
         let catch_up = Entry { nemesis: None, ..entry(Test::CatchUp, Kill, 2) };
@@ -73,6 +73,7 @@ impl Profile {
                     Pause,
                     Loss,
                     PowerOne,
+                    PowerMost,
                     PowerAll,
                 ];
                 let of = |test| every.map(|nemesis| entry(test, nemesis, 4));
@@ -86,6 +87,7 @@ impl Profile {
                     real(Mix, 12),
                     real(PowerAll, 4),
                     real(PartitionLeader, 4),
+                    real(PartitionPower, 1),
                     catch_up,
                 ]);
                 list

@@ -70,7 +70,8 @@ fn judge(
 
 fn power_went(faults: &[Fault], node: &str, from_ns: u64, until_ns: u64) -> bool {
     faults.iter().any(|fault| {
-        matches!(fault.kind, FaultKind::PowerOne | FaultKind::PowerAll)
+        use FaultKind::{PartitionPower, PowerAll, PowerMost, PowerOne};
+        matches!(fault.kind, PartitionPower | PowerOne | PowerMost | PowerAll)
             && fault.node.split(',').any(|hit| hit == node)
             // It goes some time after the fault began and before it was healed.
             && fault.began_ns < until_ns

@@ -83,12 +83,16 @@ pub enum FaultKind {
     PartitionRing,
     /// One node is cut off, and its daemon killed and started meanwhile.
     PartitionKill,
+    /// One node is cut off and loses power; it boots while it is cut off, and waits for a quorum in vain.
+    PartitionPower,
     /// SIGSTOP, and SIGCONT later.
     Pause,
     /// Every way loses packets.
     Loss,
     /// Nothing runs and nothing that was not durable remains; then it boots.
     PowerOne,
+    /// The same on most nodes at one moment: no quorum is left until they are back.
+    PowerMost,
     /// The same on all nodes at one moment.
     PowerAll,
 }

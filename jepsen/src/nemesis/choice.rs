@@ -21,15 +21,19 @@ pub enum Nemesis {
     PartitionOneWay,
     /// Every node reaches a majority, no two the same one.
     PartitionRing,
+    /// One node is cut off, loses power, and boots without a quorum; takes over a minute a round.
+    PartitionPower,
     /// Stops a daemon where it is and lets it go on later.
     Pause,
     /// Every way loses a quarter of its packets.
     Loss,
     /// One node loses power.
     PowerOne,
+    /// Most nodes lose power at one moment.
+    PowerMost,
     /// All nodes lose power at one moment and come back in random order.
     PowerAll,
-    /// Any of these, and a daemon killed while it is cut off.
+    /// Any of these that are short, and a daemon killed while it is cut off.
     Mix,
 }
 
@@ -57,12 +61,14 @@ impl Nemesis {
             Self::PartitionLeader => FaultKind::PartitionLeader,
             Self::PartitionOneWay => FaultKind::PartitionOneWay,
             Self::PartitionRing => FaultKind::PartitionRing,
+            Self::PartitionPower => FaultKind::PartitionPower,
+            Self::PowerMost => FaultKind::PowerMost,
             Self::Pause => FaultKind::Pause,
             Self::Loss => FaultKind::Loss,
             Self::PowerOne => FaultKind::PowerOne,
             Self::PowerAll => FaultKind::PowerAll,
             Self::Mix => {
-                const ALL: [FaultKind; 11] = [
+                const ALL: [FaultKind; 12] = [
                     FaultKind::Kill,
                     FaultKind::Restart,
                     FaultKind::PartitionHalves,
@@ -73,6 +79,7 @@ impl Nemesis {
                     FaultKind::Pause,
                     FaultKind::Loss,
                     FaultKind::PowerOne,
+                    FaultKind::PowerMost,
                     FaultKind::PowerAll,
                 ];
                 ALL[rng.random_range(0..ALL.len())]

@@ -48,12 +48,12 @@ impl Observed {
     }
 
     /// A daemon was cut off between these two.
-    pub fn cut_off(&mut self, kind: FaultKind, before: &Footprint, after: &Footprint) {
+    pub fn cut_off(&mut self, before: &Footprint, after: &Footprint) {
         let ms = u64::try_from((after.at - before.at).as_millis()).unwrap_or(u64::MAX).max(1);
         let bytes = after.log_bytes.saturating_sub(before.log_bytes) * 60_000 / ms;
         self.log_bytes = self.log_bytes.max(Some(bytes));
         // Another process after a kill: its start is not what is asked for.
-        if before.pid == after.pid && kind != FaultKind::PartitionKill {
+        if before.pid == after.pid {
             let cpu = after.cpu_ticks.saturating_sub(before.cpu_ticks) * 10 * 100 / ms;
             self.cpu = self.cpu.max(Some(cpu));
         }

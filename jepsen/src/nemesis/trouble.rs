@@ -21,6 +21,9 @@ const LOSS: u8 = 25;
 /// Datagrams sent each way to see some of them lost.
 const SAMPLE: usize = 60;
 
+/// A node that boots without a quorum starts what it had after a minute; milliseconds.
+const AUTOSTART: std::ops::Range<u64> = 55_000..65_000;
+
 /// What is needed to make trouble.
 pub struct Nature<'a> {
     pub cluster: &'a mut Cluster,
@@ -79,6 +82,15 @@ impl Trouble {
     }
 }
 
+/// A majority, `victim` among them.
+fn most(nodes: usize, victim: usize, rng: &mut StdRng) -> Vec<usize> {
+    let mut others: Vec<_> = (0..nodes).filter(|node| *node != victim).collect();
+    others.shuffle(rng);
+    others.truncate(nodes / 2);
+    others.push(victim);
+    others
+}
+
 impl Nature<'_> {
     async fn one(&mut self, kind: FaultKind, on_leader: bool, trouble: &mut Trouble) -> Result<()> {
         let nodes = self.cluster.daemons.len();
@@ -90,6 +102,7 @@ impl Nature<'_> {
         let hit = match &cut {
             _ if everyone => (0..nodes).collect(),
             Some((_, cut_off)) => cut_off.clone(),
+            None if kind == FaultKind::PowerMost => most(nodes, victim, self.rng),
             None => vec![victim],
         };
         let names: Vec<_> = hit.iter().map(|at| self.cluster.daemons[*at].name.clone()).collect();
@@ -104,7 +117,7 @@ impl Nature<'_> {
         let at = trouble.faults.len() - 1;
         match cut {
             Some((ways, cut_off)) => self.network(kind, &ways, &cut_off, at, trouble).await?,
-            None => self.process(kind, victim, at, trouble).await?,
+            None => self.process(kind, &hit, at, trouble).await?,
         }
         let healing = Instant::now();
         for node in 0..nodes {
@@ -155,10 +168,18 @@ impl Nature<'_> {
             self.cluster.daemons[victim].kill()?;
             self.cluster.daemons[victim].start()?;
         }
+        if kind == FaultKind::PartitionPower {
+            self.cluster.power_off(cut_off)?;
+            self.cluster.power_on(cut_off[0])?;
+            self.pause_for(AUTOSTART).await;
+        }
         self.pause_for(3_000..9_000).await;
         let majority = matches!(
             kind,
-            FaultKind::PartitionHalves | FaultKind::PartitionLeader | FaultKind::PartitionKill
+            FaultKind::PartitionHalves
+                | FaultKind::PartitionLeader
+                | FaultKind::PartitionKill
+                | FaultKind::PartitionPower
         );
         if majority {
             // Few: clients wait long at whoever is cut off.
@@ -166,7 +187,7 @@ impl Nature<'_> {
             self.progress.more(count, 2 * UNAVAILABLE_LIMIT).await?;
         }
         for (node, before) in cut_off.iter().zip(before) {
-            trouble.observed.cut_off(kind, &before, &Footprint::of(&self.cluster.daemons[*node]));
+            trouble.observed.cut_off(&before, &Footprint::of(&self.cluster.daemons[*node]));
         }
         let network = self.cluster.network.as_ref().context("the nodes have no network of their own")?;
         network.heal()?;
@@ -177,23 +198,24 @@ impl Nature<'_> {
     async fn process(
         &mut self,
         kind: FaultKind,
-        victim: usize,
+        hit: &[usize],
         at: usize,
         trouble: &mut Trouble,
     ) -> Result<()> {
+        let victim = hit[0];
         match kind {
             FaultKind::Restart => self.cluster.daemons[victim].kill()?,
             FaultKind::Kill => self.cluster.daemons[victim].kill()?,
             FaultKind::Pause => self.cluster.pause(victim)?,
-            FaultKind::PowerOne => self.cluster.power_off(&[victim])?,
-            FaultKind::PowerAll => {
-                let all: Vec<_> = (0..self.cluster.daemons.len()).collect();
-                self.cluster.power_off(&all)?;
+            FaultKind::PowerOne | FaultKind::PowerMost | FaultKind::PowerAll => {
+                self.cluster.power_off(hit)?
             }
             _ => unreachable!("a fault of the network"),
         }
         self.took_hold(at, trouble);
-        if !matches!(kind, FaultKind::Restart | FaultKind::PowerAll) {
+        if kind == FaultKind::PowerMost {
+            self.pause_for(1_000..6_000).await;
+        } else if !matches!(kind, FaultKind::Restart | FaultKind::PowerAll) {
             if kind == FaultKind::Pause {
                 self.pause_for(500..6_000).await;
             }
@@ -203,13 +225,14 @@ impl Nature<'_> {
         match kind {
             FaultKind::Pause => self.cluster.resume(victim),
             FaultKind::PowerOne => self.cluster.power_on(victim),
-            FaultKind::PowerAll => self.power_all_on().await,
+            FaultKind::PowerMost | FaultKind::PowerAll => self.power_on(hit).await,
             _ => self.cluster.daemons[victim].start(),
         }
     }
 
-    async fn power_all_on(&mut self) -> Result<()> {
-        let mut order: Vec<_> = (0..self.cluster.daemons.len()).collect();
+    /// In random order.
+    async fn power_on(&mut self, nodes: &[usize]) -> Result<()> {
+        let mut order = nodes.to_vec();
         order.shuffle(self.rng);
         for node in order {
             self.cluster.power_on(node)?;

@@ -19,7 +19,7 @@ pub fn cut(kind: FaultKind, nodes: usize, victim: usize, rng: &mut StdRng) -> Op
             let minority = minority(nodes, victim, rng);
             Some((between(nodes, &minority), minority))
         }
-        FaultKind::PartitionLeader | FaultKind::PartitionKill => {
+        FaultKind::PartitionLeader | FaultKind::PartitionKill | FaultKind::PartitionPower => {
             Some((between(nodes, &[victim]), vec![victim]))
         }
         FaultKind::PartitionOneWay => {
@@ -34,6 +34,7 @@ pub fn cut(kind: FaultKind, nodes: usize, victim: usize, rng: &mut StdRng) -> Op
         | FaultKind::Restart
         | FaultKind::Pause
         | FaultKind::PowerOne
+        | FaultKind::PowerMost
         | FaultKind::PowerAll => None,
     }
 }
