@@ -1,6 +1,7 @@
 //! What the daemon's parts share: the replicated state's handle, the hypervisor, the image store.
 
 use std::error::Error;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio::sync::watch;
@@ -15,6 +16,7 @@ pub struct App {
     /// Cancelled when the daemon stops: answers without an end are ended then.
     pub stopping: CancellationToken,
     caught_up: watch::Sender<bool>,
+    hold: PathBuf,
 }
 
 /// The app as handlers and tasks hold it.
@@ -26,6 +28,7 @@ impl App {
         raft: holm_raft::handle::Handle,
         hypervisor: Arc<dyn holm_vmm::hypervisor::Hypervisor>,
         images: Arc<holm_vmm::image_store::ImageStore>,
+        run_dir: &Path,
     ) -> Self {
         Self {
             raft,
@@ -34,6 +37,7 @@ impl App {
             started_at: std::time::Instant::now(),
             stopping: CancellationToken::new(),
             caught_up: watch::Sender::new(false),
+            hold: crate::guests::hold_file(run_dir),
         }
     }
 
@@ -50,6 +54,11 @@ impl App {
     /// A linearizable read has succeeded.
     pub fn set_caught_up(&self) {
         self.caught_up.send_replace(true);
+    }
+
+    /// Whether the guests of this host are held off for its shutdown.
+    pub fn held(&self) -> bool {
+        self.hold.exists()
     }
 
     /// Whether the cluster said that this node is no longer a member.

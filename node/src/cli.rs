@@ -26,6 +26,8 @@ pub enum Command {
     Run(Run),
     /// Power off every guest of this host, for its shutdown; the daemon need not run.
     StopGuests(StopGuests),
+    /// Let guests start again that `stop-guests` holds off; a boot does the same.
+    AllowGuests(AllowGuests),
     /// The process that parents one VM; started by the daemon.
     #[command(hide = true, disable_help_flag = true)]
     Shim(Shim),
@@ -114,6 +116,17 @@ pub struct StopGuests {
     /// Guests that do not answer the power button are switched off after this long.
     #[arg(long, default_value_t = 60, value_name = "SECONDS")]
     pub timeout: u32,
+}
+
+/// `holmd allow-guests`
+#[derive(Debug, Args)]
+pub struct AllowGuests {
+    /// Data directory of the node.
+    #[arg(long, env = "HOLMD_DATA_DIR", default_value = "/var/lib/holm", value_name = "DIR")]
+    pub data_dir: PathBuf,
+    /// Overrides `run_dir` of holmd.toml.
+    #[arg(long, env = "HOLMD_RUN_DIR", value_name = "DIR")]
+    pub run_dir: Option<PathBuf>,
 }
 
 /// `holmd shim`

@@ -84,7 +84,7 @@ async fn serve(config: Config, data_dir: &Path) -> Result<()> {
         timing: holm_raft::Timing::default(),
     })
     .await?;
-    let app: Shared = Arc::new(App::new(raft, hypervisor, images));
+    let app: Shared = Arc::new(App::new(raft, hypervisor, images, &config.run_dir));
     tracing::info!(
         node = %app.raft.node_id(),
         name = config.name,

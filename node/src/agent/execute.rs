@@ -67,6 +67,7 @@ impl Executor {
             Step::Start { epoch, run, confirm } => self.start(vm, *epoch, *run, *confirm, memory).await,
             Step::Stop(mode) => Ok(hypervisor.stop(vm, *mode).await?),
             Step::Release(epoch) => Ok(hypervisor.release(vm, *epoch).await?),
+            Step::GiveUp { epoch, run, reason } => self.give_up(vm, *epoch, *run, reason, memory).await,
             Step::FinishDelete(epoch) => {
                 hypervisor.delete_disks(vm).await?;
                 self.released(vm, *epoch, ReleaseCause::Deleted).await
@@ -131,12 +132,45 @@ impl Executor {
         };
         tracing::warn!(vm = %record.name, node = %self.app.raft.node_id(), %epoch, reason, "start failed");
         if record.status == VmStatus::Build {
-            // Never ACTIVE: give it back, another host may do better. The mark comes first (rule 2).
-            memory.build_failure = Some(reason.clone());
-            self.app.hypervisor.release(vm, epoch).await?;
-            self.released(vm, epoch, ReleaseCause::BuildFailed { reason }).await
+            self.give_up(vm, epoch, run, &reason, memory).await
         } else {
             self.report(vm, epoch, run, ObservedState::Failed { reason }).await
+        }
+    }
+
+    /// The VM could not be built: back it goes, another host may do better. A replica that lags may not know
+    /// that it has run, and then its disk would be lost: so only a current state decides. The mark comes
+    /// first (FENCING.md, rule 2).
+    async fn give_up(
+        &self,
+        vm: VmId,
+        epoch: Epoch,
+        run: u64,
+        reason: &str,
+        memory: &mut Memory,
+    ) -> Result<(), Failure> {
+        let read = self.app.raft.read(super::report::PROPOSE_TIMEOUT).await;
+        let published = read.map_err(|_| Failure::NotTaken)?;
+        let Some(record) = wanted(&published.state, vm, epoch, run) else { return Ok(()) };
+        if record.status != VmStatus::Build {
+            return self.report(vm, epoch, run, ObservedState::Failed { reason: reason.to_owned() }).await;
+        }
+        memory.build_failure = Some(reason.to_owned());
+        self.app.hypervisor.release(vm, epoch).await?;
+        self.released(vm, epoch, ReleaseCause::BuildFailed { reason: reason.to_owned() }).await
+    }
+
+    /// What is here cannot be told for a while: the cluster should know, whatever the plan waits for.
+    pub async fn tell_unknown(&self, vm: VmId, reason: String) {
+        let published = self.app.raft.state();
+        let Some(record) = published.state.vms.get(&vm) else { return };
+        let Some(claim) = record.claim.as_ref().filter(|claim| claim.node == self.app.raft.node_id()) else {
+            return;
+        };
+        let state = ObservedState::Unknown { reason };
+        let told = record.observed.as_ref().is_some_and(|observed| observed.state == state);
+        if !told {
+            self.reporter.report(VmReport { vm, epoch: claim.epoch, run: record.power.run, state }).await;
         }
     }
 

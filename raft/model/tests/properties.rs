@@ -304,10 +304,13 @@ proptest! {
                     };
                     prop_assert_eq!(reply, expected);
                 }
-                None if matches!(reply, Reply::Done(_)) => {
+                None => {
+                    if matches!(reply, Reply::Rejected(_)) {
+                        let unchanged = State { window: before.window.clone(), ..unchanged };
+                        prop_assert_eq!(&unchanged, &before, "a refusal changed something");
+                    }
                     first.insert(*key, (*body, reply));
                 }
-                None => {}
             }
         }
     }

@@ -127,6 +127,9 @@ impl Cx<'_> {
         if self.state.nodes.len() == 1 {
             return Err(wrong_state("the last node cannot be removed"));
         }
+        if !self.state.nodes.values().any(|other| other.id != c.node && other.up) {
+            return Err(wrong_state("no other node is up; one that is must stay"));
+        }
         let by = some_names(self.state.vms_on(c.node).map(|vm| vm.name.as_str()));
         if !by.is_empty() && !c.confirm_node_off {
             return Err(Reason::InUse { kind: Kind::Node, name: node.name, by });
