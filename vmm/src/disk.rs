@@ -1,11 +1,15 @@
 //! Root disks: a sparse copy of an image, grown to the size the flavor gives, or a blank one. A disk
-//! appears under its name only when it is whole and on disk.
+//! appears under its name only when it is whole and on disk, and is never replaced.
+//!
+//! A start that is given up leaves its copy running. Each copy has a file of its own, and goes on only while
+//! that file is there: the next copy, a new epoch and a removal take it away.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::disk_floor::{self, Shortage};
 use crate::durable;
@@ -33,6 +37,9 @@ pub enum Error {
     /// There is no room.
     #[error(transparent)]
     NoSpace(#[from] Shortage),
+    /// The VM was removed or started anew while its disk was being made.
+    #[error("another start of the VM makes its root disk, or the VM is gone")]
+    Superseded,
     /// A file operation failed.
     #[error("the root disk cannot be made")]
     Io(#[from] io::Error),
@@ -54,26 +61,47 @@ pub fn from_image(source: &Path, format: DiskFormat, target: &Path, disk_gib: u6
     })
 }
 
+/// Removes what copies that ended early left, and ends those that still go on.
+pub fn remove_unfinished(target: &Path) -> io::Result<()> {
+    let Some(prefix) = unfinished(target) else { return Ok(()) };
+    for entry in std::fs::read_dir(parent(target))? {
+        let entry = entry?;
+        if entry.file_name().to_str().is_some_and(|name| name.starts_with(&prefix)) {
+            match std::fs::remove_file(entry.path()) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+                Ok(()) | Err(_) => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What the names of unfinished copies of `target` begin with.
+fn unfinished(target: &Path) -> Option<String> {
+    Some(format!("{}.tmp", target.file_stem()?.to_str()?))
+}
+
 fn build(target: &Path, fill: impl FnOnce(&mut File) -> Result<(), Error>) -> Result<(), Error> {
+    static COPIES: AtomicU64 = AtomicU64::new(0);
     disk_floor::admit(parent(target), 0)?;
-    let temporary = target.with_extension("tmp");
+    remove_unfinished(target)?;
+    let copy = COPIES.fetch_add(1, Ordering::Relaxed);
+    let temporary = target.with_extension(format!("tmp-{}-{copy}", std::process::id()));
     let outcome = (|| {
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&temporary)?;
+        let mut file =
+            OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&temporary)?;
         fill(&mut file)?;
         file.sync_all()?;
-        std::fs::rename(&temporary, target)?;
+        // A link never replaces a disk that another copy made meanwhile: a guest may have written to it.
+        match std::fs::hard_link(&temporary, target) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(Error::Superseded),
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e.into()),
+            Ok(()) | Err(_) => {}
+        }
         durable::sync_parent(target)?;
         Ok(())
     })();
-    if outcome.is_err() {
-        let _ = std::fs::remove_file(&temporary);
-    }
+    let _ = std::fs::remove_file(&temporary);
     outcome.map_err(|error| match error {
         Error::Io(e) if matches!(e.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => {
             Error::NoSpace(Shortage::found(parent(target)))
@@ -103,6 +131,9 @@ fn copy_sparse(source: &File, target: &mut File, path: &Path) -> Result<(), Erro
     while let Some((start, data_end)) = next_data(source, at, len)? {
         let end = data_end.min(start + STEP_BYTES);
         disk_floor::admit(parent(path), end - start)?;
+        if target.metadata()?.nlink() == 0 {
+            return Err(Error::Superseded);
+        }
         reader.seek(SeekFrom::Start(start))?;
         target.seek(SeekFrom::Start(start))?;
         io::copy(&mut reader.take(end - start), target)?;
@@ -211,6 +242,32 @@ mod tests {
         let error = from_image(&source, DiskFormat::Raw, &target, 1).expect_err("too small");
         assert!(matches!(error, Error::TooSmall { image_bytes: 2147483648, disk_gib: 1 }), "{error}");
         assert_eq!(std::fs::read_dir(dir.path()).expect("list").count(), 1);
+    }
+
+    #[test]
+    fn a_copy_of_a_start_given_up_neither_spoils_nor_replaces_the_next_one() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let target = dir.path().join("root.img");
+        let content = |content: &'static [u8]| move |file: &mut File| Ok(file.write_all(content)?);
+        let given_up = build(&target, |file| {
+            file.write_all(b"half of the fi")?;
+            build(&target, content(b"second"))?;
+            Ok(file.write_all(b"rst")?)
+        });
+        assert!(matches!(given_up, Err(Error::Superseded)), "{given_up:?}");
+        assert_eq!(std::fs::read(&target).expect("disk"), b"second");
+        assert_eq!(std::fs::read_dir(dir.path()).expect("list").count(), 1);
+    }
+
+    #[test]
+    fn what_a_crash_left_of_a_copy_goes_with_the_next_one() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let target = dir.path().join("root.img");
+        std::fs::write(dir.path().join("root.tmp-1-0"), b"half").expect("left over");
+        std::fs::write(dir.path().join("root.tmp"), b"half").expect("left over by an older version");
+        blank(&target, 1).expect("made");
+        let names: Vec<_> = std::fs::read_dir(dir.path()).expect("list").flatten().collect();
+        assert_eq!(names.iter().map(|entry| entry.file_name()).collect::<Vec<_>>(), ["root.img"]);
     }
 
     #[test]

@@ -8,10 +8,10 @@ use std::path::Path;
 
 use holm_model::{Epoch, VmId};
 
-use crate::durable;
 use crate::hypervisor::Error;
 use crate::shim::previous_log;
 use crate::vm_dir::{Lock, VmDir};
+use crate::{disk, durable};
 
 /// An [`Error::Io`] about `path`.
 pub fn io_error(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
@@ -66,7 +66,8 @@ pub fn delete_disks(dir: &VmDir) -> Result<(), Error> {
 
 /// Removes what the epoch boots from.
 pub fn remove_boot_files(dir: &VmDir) -> Result<(), Error> {
-    for path in [dir.root_disk(), dir.root_disk().with_extension("tmp"), dir.kernel()] {
+    disk::remove_unfinished(&dir.root_disk()).map_err(io_error("cannot clear", dir.path()))?;
+    for path in [dir.root_disk(), dir.kernel()] {
         match std::fs::remove_file(&path) {
             Ok(()) => {}
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}

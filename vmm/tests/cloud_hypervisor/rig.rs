@@ -162,7 +162,7 @@ impl Rig {
         assert!(!self.run_dir(vm).exists(), "sockets are left in {}", self.run_dir(vm).display());
         for entry in std::fs::read_dir(self.vm_dir(vm)).expect("VM directory") {
             let name = entry.expect("entry").file_name();
-            assert!(!name.to_string_lossy().ends_with(".tmp"), "{name:?} is left");
+            assert!(!name.to_string_lossy().contains(".tmp"), "{name:?} is left");
         }
         if let Some(group) = record["cgroup"].as_str() {
             assert!(!Path::new(group).exists(), "{group} is left");
