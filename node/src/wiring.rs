@@ -2,10 +2,12 @@
 //! read it, then the agent. A stop leaves running VMs alone.
 
 use std::os::unix::fs::PermissionsExt;
+use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use futures::FutureExt;
 use holm_vmm::cloud_hypervisor::{CloudHypervisor, Settings, ShimCommand, detect};
 use holm_vmm::hypervisor::Hypervisor;
 use holm_vmm::image_store::ImageStore;
@@ -99,8 +101,8 @@ async fn serve(config: Config, data_dir: &Path) -> Result<()> {
     let socket = config.run_dir.join("api.sock");
     start_http(&app, api, &socket, &stop, &tasks)?;
     start_agent(&app, &config, data_dir, &stop, &tasks)?;
-    tasks.spawn(leader::run(app.raft.clone(), stop.clone()));
-    tasks.spawn(event_log::run(app.raft.clone(), stop.clone()));
+    essential(&tasks, &stop, "leader", leader::run(app.raft.clone(), stop.clone()));
+    essential(&tasks, &stop, "event log", event_log::run(app.raft.clone(), stop.clone()));
     systemd::notify("READY=1");
 
     tokio::select! {
@@ -165,9 +167,32 @@ fn start_http(
     let router = http::router(app.clone());
     let (tcp, unix) = (router.clone(), router);
     let limits = listen::Limits::default();
-    tasks.spawn(listen::serve(api, tcp, limits, stop.clone()));
-    tasks.spawn(listen::serve(local, unix, limits, stop.clone()));
+    essential(tasks, stop, "REST", listen::serve(api, tcp, limits, stop.clone()));
+    essential(tasks, stop, "local REST", listen::serve(local, unix, limits, stop.clone()));
     Ok(())
+}
+
+/// A task without which the daemon is a zombie that answers: should it end or panic, the process ends too, so
+/// that the service manager starts a whole one. Running VMs do not notice.
+fn essential(
+    tasks: &TaskTracker,
+    stop: &CancellationToken,
+    name: &'static str,
+    task: impl Future<Output = ()> + Send + 'static,
+) {
+    let stop = stop.clone();
+    tasks.spawn(async move {
+        let ended = AssertUnwindSafe(task).catch_unwind().await;
+        if !stop.is_cancelled() {
+            let how = if ended.is_err() { "panicked" } else { "ended" };
+            tracing::error!(
+                task = name,
+                how,
+                "the daemon cannot go on and exits; running VMs are left alone"
+            );
+            std::process::exit(holm_raft::EXIT_CODE);
+        }
+    });
 }
 
 fn start_agent(
@@ -188,8 +213,8 @@ fn start_agent(
     let images = Images::new(app.clone());
     tasks.spawn(adopt::tell(app.clone()));
     tasks.spawn(vms::catch_up(app.clone(), stop.clone()));
-    tasks.spawn(node_report::run(app.clone(), here, stop.clone()));
-    tasks.spawn(images::run(images.clone(), stop.clone()));
-    tasks.spawn(vms::run(app.clone(), images, boot_id, stop.clone()));
+    essential(tasks, stop, "node report", node_report::run(app.clone(), here, stop.clone()));
+    essential(tasks, stop, "images", images::run(images.clone(), stop.clone()));
+    essential(tasks, stop, "VMs", vms::run(app.clone(), images, boot_id, stop.clone()));
     Ok(())
 }
