@@ -36,7 +36,7 @@ pub(super) enum Command {
         _backlog: OwnedSemaphorePermit,
     },
     Vote(Vote, Reply<()>),
-    Truncate(Option<u64>, Reply<()>),
+    Truncate(Option<LogId>, Reply<()>),
     Purge(LogId, Reply<()>),
     Read(Range<u64>, usize, Reply<Vec<Entry>>),
     /// Lets go of the files; `marking` how far the log is committed, unless it is to look like a crash.
@@ -62,6 +62,8 @@ pub(super) struct Thread {
     waiting_bytes: usize,
     /// Records up to this index are still to be deleted.
     purging: Option<u64>,
+    /// End of the log as the database has it: what is still in the queue is not part of it.
+    written: Option<LogId>,
     bounds_raised: Option<Instant>,
     committed_written: Option<LogId>,
 }
@@ -75,6 +77,7 @@ impl Thread {
     ) -> Self {
         let purging = last_index(*shared.purged.lock());
         let committed_written = *shared.committed.lock();
+        let written = *shared.last.lock();
         Self {
             database,
             shared,
@@ -83,6 +86,7 @@ impl Thread {
             waiting: Vec::new(),
             waiting_bytes: 0,
             purging,
+            written,
             bounds_raised: None,
             committed_written,
         }
@@ -150,12 +154,13 @@ impl Thread {
             Command::Purge(log_id, reply) => match self.database.put(PURGED, &encode(&log_id)) {
                 Ok(()) => {
                     self.purging = self.purging.max(Some(log_id.index));
+                    self.written = self.written.max(Some(log_id));
                     self.waiting.push(Waiting::Purge(reply));
                 }
                 Err(error) => answer(reply, Err(error)),
             },
             // Need not be durable: entries that come back after a crash conflict again.
-            Command::Truncate(index, reply) => answer(reply, self.database.truncate_after(index)),
+            Command::Truncate(last, reply) => answer(reply, self.truncate_after(last)),
             Command::Read(range, limit_bytes, reply) => answer(reply, self.read(range, limit_bytes)),
             Command::Close { .. } => {}
         }
@@ -166,7 +171,16 @@ impl Thread {
         let records: Vec<_> = entries.iter().map(|entry| (entry.index(), encode(entry))).collect();
         self.waiting_bytes += entries.iter().map(entry_bytes).sum::<usize>();
         self.database.append(&records)?;
+        self.written = entries.last().map(RaftEntry::log_id).or(self.written);
         Ok(records.last().map(|(index, _)| index + 1))
+    }
+
+    fn truncate_after(&mut self, last: Option<LogId>) -> io::Result<()> {
+        self.database.truncate_after(last_index(last))?;
+        if last_index(self.written) > last_index(last) {
+            self.written = last;
+        }
+        Ok(())
     }
 
     fn read(&self, range: Range<u64>, limit_bytes: usize) -> io::Result<Vec<Entry>> {
@@ -205,9 +219,13 @@ impl Thread {
         }
     }
 
-    /// The marker only shortens the replay after a restart: it rides along, and nothing waits for it.
+    /// The marker only shortens the replay after a restart: it rides along, and nothing waits for it. Other nodes
+    /// may have committed more than is written here; a log that did not reach its own marker would look damaged.
     fn write_committed(&mut self) -> io::Result<()> {
         let committed = *self.shared.committed.lock();
+        // What is written is a prefix of the log, since a truncation is awaited: below a committed index all is.
+        let is_written = last_index(committed) <= last_index(self.written);
+        let committed = if is_written { committed } else { self.written };
         if let Some(log_id) = committed.filter(|_| committed != self.committed_written) {
             self.database.put(COMMITTED, &encode(&log_id))?;
             self.committed_written = committed;
@@ -268,4 +286,78 @@ fn answer<T>(reply: Reply<T>, result: io::Result<T>) {
 
 fn copy(error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use holm_model::{ClusterId, NodeId};
+    use openraft::testing::log_id;
+    use tokio::sync::Semaphore;
+
+    use super::*;
+    use crate::store::{self, DIR};
+
+    fn at(index: u64) -> LogId {
+        log_id::<TypeConfig>(1, 1, index)
+    }
+
+    fn thread(data_dir: &std::path::Path) -> Thread {
+        let identity = Identity::new(ClusterId(uuid::Uuid::from_u128(7)), NodeId(1), "a".to_owned(), None);
+        store::create(data_dir, &identity).unwrap();
+        identity.save(data_dir).unwrap();
+        let database = Database::open(&data_dir.join(DIR)).unwrap();
+        Thread::new(database, Arc::default(), identity, data_dir.to_owned())
+    }
+
+    fn append(thread: &mut Thread, range: Range<u64>) {
+        let _backlog = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+        let entries = range.map(|index| Entry::new_blank(at(index))).collect();
+        thread.perform(Command::Append { entries, done: IOFlushed::noop(), _backlog });
+    }
+
+    /// What `node.json` promises after a sync, and how far a later start takes the log for committed.
+    fn marked(thread: Thread) -> (u64, Option<LogId>) {
+        let data_dir = thread.data_dir.clone();
+        drop(thread);
+        let identity = Identity::load(&data_dir).unwrap();
+        let store = store::open(&data_dir, &identity).unwrap();
+        let committed = *store.shared.committed.lock();
+        (identity.bounds.log_index, committed)
+    }
+
+    #[test]
+    fn what_others_committed_ahead_of_this_disk_is_not_promised() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut thread = thread(dir.path());
+        append(&mut thread, 0..5);
+        *thread.shared.committed.lock() = Some(at(9));
+        thread.make_durable();
+        assert_eq!(marked(thread), (4, Some(at(4))));
+    }
+
+    #[test]
+    fn what_is_committed_and_durable_here_is_promised() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut thread = thread(dir.path());
+        append(&mut thread, 0..5);
+        *thread.shared.committed.lock() = Some(at(3));
+        thread.make_durable();
+        assert_eq!(marked(thread), (3, Some(at(3))));
+    }
+
+    #[test]
+    fn a_truncated_end_is_not_promised_and_a_purge_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut thread = thread(dir.path());
+        append(&mut thread, 0..5);
+        thread.perform(Command::Truncate(Some(at(1)), oneshot::channel().0));
+        append(&mut thread, 2..3);
+        *thread.shared.committed.lock() = Some(at(4));
+        assert_eq!(thread.written, Some(at(2)));
+        thread.perform(Command::Purge(at(7), oneshot::channel().0));
+        *thread.shared.committed.lock() = Some(at(9));
+        thread.finish();
+        while thread.purge_slice() {}
+        assert_eq!(marked(thread), (7, Some(at(7))));
+    }
 }
