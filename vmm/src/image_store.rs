@@ -195,11 +195,6 @@ impl Upload {
         Ok(())
     }
 
-    /// How many bytes came so far.
-    pub fn size_bytes(&self) -> u64 {
-        self.sink.as_ref().map_or(0, |sink| sink.size_bytes)
-    }
-
     /// Compares with the digest that was announced, if one was, and stores the image.
     pub async fn finish(self, expected_sha256: Option<&str>) -> Result<Stored, Error> {
         let Upload { store, sink, temporary } = self;
