@@ -132,9 +132,19 @@ impl VmDir {
         self.file("console.log")
     }
 
+    /// What [`lock`](Self::lock) locks.
+    pub fn lock_file(&self) -> PathBuf {
+        self.file("lock")
+    }
+
+    /// The file of the epoch mark.
+    pub fn epoch_mark(&self) -> PathBuf {
+        self.file("epoch.json")
+    }
+
     /// The epoch mark; `None` where there is no directory or no mark.
     pub fn epoch(&self) -> io::Result<Option<EpochRecord>> {
-        durable::read_json(&self.file("epoch.json"))
+        durable::read_json(&self.epoch_mark())
     }
 
     /// Writes the epoch mark durably, making the directory where it is missing.
@@ -142,7 +152,7 @@ impl VmDir {
         std::fs::create_dir_all(&self.path)?;
         durable::sync_parent(&self.path)?;
         let record = EpochRecord { version: FORMAT, epoch, released };
-        durable::write_json(&self.file("epoch.json"), &record, Sync::Yes)
+        durable::write_json(&self.epoch_mark(), &record, Sync::Yes)
     }
 
     /// The latest run.
@@ -199,7 +209,7 @@ impl VmDir {
     /// It belongs to the open file, which the VMM inherits: it is free only when both are gone.
     pub fn lock(&self) -> io::Result<Option<Lock>> {
         let file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(self.file("lock"))?;
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(self.lock_file())?;
         match fcntl(file.as_fd(), FcntlArg::F_OFD_SETLK(&whole_file())) {
             Ok(_) => Ok(Some(Lock { file: Some(file) })),
             Err(nix::errno::Errno::EAGAIN | nix::errno::Errno::EACCES) => Ok(None),
@@ -209,7 +219,7 @@ impl VmDir {
 
     /// Whether a shim or its VMM lives.
     pub fn is_locked(&self) -> io::Result<bool> {
-        let file = match OpenOptions::new().read(true).write(true).open(self.file("lock")) {
+        let file = match OpenOptions::new().read(true).write(true).open(self.lock_file()) {
             Ok(file) => file,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(e) => return Err(e),
