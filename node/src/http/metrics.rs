@@ -28,8 +28,15 @@ impl Traffic {
         // A method of the client's own making must not make a series of its own.
         let method = match *method {
             _ if route == "none" => "other",
-            Method::GET | Method::HEAD | Method::POST | Method::PUT | Method::PATCH | Method::DELETE
-            | Method::OPTIONS | Method::TRACE | Method::CONNECT => method.as_str(),
+            Method::GET
+            | Method::HEAD
+            | Method::POST
+            | Method::PUT
+            | Method::PATCH
+            | Method::DELETE
+            | Method::OPTIONS
+            | Method::TRACE
+            | Method::CONNECT => method.as_str(),
             _ => "other",
         };
         let key = (method.to_owned(), route.to_owned(), status);
