@@ -59,7 +59,7 @@ fn configuration(args: Run) -> Result<Config> {
 fn init_log(config: &Config) {
     use crate::config::LogFormat;
     // Libraries repeat themselves while a peer is away; a filter that names them overrides this.
-    let quiet = "openraft=error,tarpc=error,sled=warn";
+    let quiet = "openraft=error,tarpc=off,sled=warn";
     let filter = tracing_subscriber::EnvFilter::try_new(format!("{quiet},{}", config.log.level))
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(format!("{quiet},info")));
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
