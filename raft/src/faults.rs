@@ -11,11 +11,17 @@ mod planted {
 
     static SKIP_SYNC: AtomicBool = AtomicBool::new(false);
     static WHOLE_VALUES: AtomicBool = AtomicBool::new(false);
+    static FAIL_SYNC: AtomicBool = AtomicBool::new(false);
     static PANIC_IN_APPLY: AtomicBool = AtomicBool::new(false);
 
     /// From now on this process flushes without fsync.
     pub fn skip_sync() {
         SKIP_SYNC.store(true, Ordering::Relaxed);
+    }
+
+    /// The next fsync fails; those after it do not, as the kernel has it.
+    pub fn fail_next_sync() {
+        FAIL_SYNC.store(true, Ordering::Relaxed);
     }
 
     /// From now on this process writes values unsplit and ignores blob files.
@@ -49,6 +55,13 @@ mod planted {
         SKIP_SYNC.load(Ordering::Relaxed)
     }
 
+    pub(crate) fn after_sync() -> std::io::Result<()> {
+        match FAIL_SYNC.swap(false, Ordering::Relaxed) {
+            true => Err(std::io::Error::other("planted in the fsync")),
+            false => Ok(()),
+        }
+    }
+
     pub(crate) fn keeps_values_whole() -> bool {
         WHOLE_VALUES.load(Ordering::Relaxed)
     }
@@ -59,16 +72,21 @@ mod planted {
 }
 
 #[cfg(feature = "planted-faults")]
-pub(crate) use planted::{before_apply, keeps_values_whole, skips_sync};
+pub(crate) use planted::{after_sync, before_apply, keeps_values_whole, skips_sync};
 #[cfg(feature = "planted-faults")]
 pub use planted::{
-    commit_entry_of_the_future, keep_values_whole, panic_in_apply, panic_in_core, skip_sync, stop_abruptly,
+    commit_entry_of_the_future, fail_next_sync, keep_values_whole, panic_in_apply, panic_in_core, skip_sync,
+    stop_abruptly,
 };
 
 #[cfg(not(feature = "planted-faults"))]
 mod none {
     pub(crate) const fn skips_sync() -> bool {
         false
+    }
+
+    pub(crate) const fn after_sync() -> std::io::Result<()> {
+        Ok(())
     }
 
     pub(crate) const fn keeps_values_whole() -> bool {
@@ -79,4 +97,4 @@ mod none {
 }
 
 #[cfg(not(feature = "planted-faults"))]
-pub(crate) use none::{before_apply, keeps_values_whole, skips_sync};
+pub(crate) use none::{after_sync, before_apply, keeps_values_whole, skips_sync};

@@ -97,7 +97,8 @@ impl Database {
         if faults::skips_sync() {
             return Ok(());
         }
-        self.file.sync_all()
+        self.file.sync_all()?;
+        faults::after_sync()
     }
 
     /// A value that sled moved to a file of its own was not fsynced with the rest.

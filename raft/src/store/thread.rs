@@ -1,5 +1,6 @@
 //! The storage thread: it alone touches the database. Commands are performed in the order they came; all
-//! that wait for durability when the queue is empty share one fsync (group commit).
+//! that wait for durability when the queue is empty share one fsync (group commit). A write or fsync that fails
+//! ends the process: the kernel reports it once, and the next fsync would answer for what never reached the disk.
 
 use std::io;
 use std::ops::Range;
@@ -11,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use openraft::entry::RaftEntry;
 use openraft::storage::IOFlushed;
+use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::database::Database;
@@ -140,27 +142,25 @@ impl Thread {
 
     fn perform(&mut self, command: Command) {
         match command {
-            Command::Append { entries, done, _backlog } => match self.append(&entries) {
-                Ok(end) => self.waiting.push(Waiting::Append { end, done, _backlog }),
-                Err(error) => {
-                    reserve::adjust(&self.data_dir);
-                    done.io_completed(Err(error));
-                }
-            },
-            Command::Vote(vote, reply) => match self.database.put(VOTE, &encode(&vote)) {
-                Ok(()) => self.waiting.push(Waiting::Vote(vote, reply)),
-                Err(error) => answer(reply, Err(error)),
-            },
-            Command::Purge(log_id, reply) => match self.database.put(PURGED, &encode(&log_id)) {
-                Ok(()) => {
-                    self.purging = self.purging.max(Some(log_id.index));
-                    self.written = self.written.max(Some(log_id));
-                    self.waiting.push(Waiting::Purge(reply));
-                }
-                Err(error) => answer(reply, Err(error)),
-            },
+            Command::Append { entries, done, _backlog } => {
+                let end = self.append(&entries).unwrap_or_else(|error| self.fail(&error));
+                self.waiting.push(Waiting::Append { end, done, _backlog });
+            }
+            Command::Vote(vote, reply) => {
+                self.put(VOTE, &vote);
+                self.waiting.push(Waiting::Vote(vote, reply));
+            }
+            Command::Purge(log_id, reply) => {
+                self.put(PURGED, &log_id);
+                self.purging = self.purging.max(Some(log_id.index));
+                self.written = self.written.max(Some(log_id));
+                self.waiting.push(Waiting::Purge(reply));
+            }
             // Need not be durable: entries that come back after a crash conflict again.
-            Command::Truncate(last, reply) => answer(reply, self.truncate_after(last)),
+            Command::Truncate(last, reply) => {
+                self.truncate_after(last).unwrap_or_else(|error| self.fail(&error));
+                answer(reply, Ok(()));
+            }
             Command::Read(range, limit_bytes, reply) => answer(reply, self.read(range, limit_bytes)),
             Command::Close { .. } => {}
         }
@@ -188,54 +188,64 @@ impl Thread {
         records.into_iter().map(|(index, record)| decode(&format!("log entry {index}"), &record)).collect()
     }
 
+    fn put(&self, name: &str, value: &impl Serialize) {
+        self.database.put(name, &encode(value)).unwrap_or_else(|error| self.fail(&error));
+    }
+
+    /// If the disk is full, what is freed here is what the node comes back with.
+    fn fail(&self, error: &io::Error) -> ! {
+        reserve::adjust(&self.data_dir);
+        stop_process(&format!("the store cannot be written: {error}"))
+    }
+
     /// One fsync for all that waits for one.
     fn make_durable(&mut self) {
         if self.waiting.is_empty() {
             return;
         }
-        let result = self.write_committed().and_then(|()| self.database.sync());
-        if result.is_err() {
-            // The node ends now; if the disk is full, this is what it comes back with.
-            reserve::adjust(&self.data_dir);
-        }
+        self.write_committed();
+        self.sync();
         self.waiting_bytes = 0;
         for waiting in std::mem::take(&mut self.waiting) {
-            let result = result.as_ref().map(|_| ()).map_err(copy);
             match waiting {
                 Waiting::Append { end, done, _backlog } => {
-                    if let (Ok(()), Some(end)) = (&result, end) {
+                    if let Some(end) = end {
                         self.shared.cache.lock().set_durable(end);
                     }
-                    done.io_completed(result);
+                    done.io_completed(Ok(()));
                 }
                 Waiting::Vote(vote, reply) => {
-                    answer(reply, result.and_then(|()| self.raise_vote_bound(&vote)));
+                    self.raise_vote_bound(&vote);
+                    answer(reply, Ok(()));
                 }
-                Waiting::Purge(reply) => answer(reply, result),
+                Waiting::Purge(reply) => answer(reply, Ok(())),
             }
         }
-        if result.is_ok() && self.bounds_raised.is_none_or(|at| at.elapsed() >= BOUNDS_PERIOD) {
+        if self.bounds_raised.is_none_or(|at| at.elapsed() >= BOUNDS_PERIOD) {
             self.raise_log_bound();
         }
     }
 
+    fn sync(&self) {
+        self.database.sync().unwrap_or_else(|error| self.fail(&error));
+    }
+
     /// The marker only shortens the replay after a restart: it rides along, and nothing waits for it. Other nodes
     /// may have committed more than is written here; a log that did not reach its own marker would look damaged.
-    fn write_committed(&mut self) -> io::Result<()> {
+    fn write_committed(&mut self) {
         let committed = *self.shared.committed.lock();
         // What is written is a prefix of the log, since a truncation is awaited: below a committed index all is.
         let is_written = last_index(committed) <= last_index(self.written);
         let committed = if is_written { committed } else { self.written };
         if let Some(log_id) = committed.filter(|_| committed != self.committed_written) {
-            self.database.put(COMMITTED, &encode(&log_id))?;
+            self.put(COMMITTED, &log_id);
             self.committed_written = committed;
         }
-        Ok(())
     }
 
-    fn raise_vote_bound(&mut self, vote: &Vote) -> io::Result<()> {
+    fn raise_vote_bound(&mut self, vote: &Vote) {
         self.identity.bounds.vote = (vote.leader_id.term, vote.leader_id.node_id);
-        self.identity.save(&self.data_dir).map_err(io::Error::other)
+        self.identity.save(&self.data_dir).unwrap_or_else(|error| self.fail(&io::Error::other(error)));
     }
 
     /// A committed entry is never truncated: once it is durable here, the log must reach it for ever.
@@ -273,19 +283,15 @@ impl Thread {
     /// A graceful end: the committed marker and its bound are worth an fsync.
     fn finish(&mut self) {
         self.make_durable();
-        if self.write_committed().and_then(|()| self.database.sync()).is_ok() {
-            self.raise_log_bound();
-        }
+        self.write_committed();
+        self.sync();
+        self.raise_log_bound();
     }
 }
 
 /// Whoever asked may have gone.
 fn answer<T>(reply: Reply<T>, result: io::Result<T>) {
     let _ = reply.send(result);
-}
-
-fn copy(error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), error.to_string())
 }
 
 #[cfg(test)]
