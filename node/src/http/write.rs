@@ -6,13 +6,13 @@
 //! the idempotency window, as it was the first time.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::http::{HeaderMap, Method, Uri, header};
 use holm_api::{Code, header as holm};
 use holm_model::reply::Done;
 use holm_model::{Actor, Command, IdempotencyKey, Proposal, Reason, Reply, Revision, State};
-use holm_raft::handle::{Committed, Handle, ProposeError, Published};
+use holm_raft::handle::{Committed, Handle, Published};
 use sha2::{Digest, Sha256};
 
 use super::extract::Named;
@@ -22,8 +22,6 @@ use super::{ACTOR, PROJECT};
 
 /// How long a write may take, elections included, before its outcome is called unknown.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Pause before an attempt after one that found no leader.
-const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 /// How the client wants a write to be made.
 #[derive(Clone, Debug)]
@@ -147,7 +145,7 @@ pub async fn perform(
         }
     };
     let committed = propose(raft, intent, command).await?;
-    let published = applied(raft, committed.log_index).await?;
+    let published = applied(raft, committed.log_index)?;
     match committed.reply {
         Reply::Done(done) => Ok(Accepted { done, duplicate: false, published }),
         Reply::Rejected(reason) => Err(reason.into()),
@@ -159,48 +157,24 @@ pub async fn perform(
     }
 }
 
-/// Proposes until there is an answer or the time is up. Sending again is safe: the key is the same.
+/// Proposes under the key, for which Raft may try again.
 async fn propose(raft: &Handle, intent: &Intent, command: Command) -> Result<Committed> {
     let seen = intent.seen.unwrap_or(raft.state().state.revision);
     let actor = Actor { name: ACTOR.to_owned(), project: PROJECT.to_owned() };
     let proposal = Proposal { key: Some(intent.key.clone()), seen, actor, command };
-    let deadline = Instant::now() + WRITE_TIMEOUT;
-    let left = || deadline.saturating_duration_since(Instant::now());
-    let mut unknown = None;
-    loop {
-        let error = match raft.propose(proposal.clone(), left()).await {
-            Ok(committed) => return Ok(committed),
-            Err(error) => error,
-        };
-        // Once an attempt may have taken effect, a later refusal does not settle it.
-        let error = match (unknown.take(), error) {
-            (Some(earlier), ProposeError::Unavailable(_) | ProposeError::NotLeader) => earlier,
-            (_, error) => error,
-        };
-        if left() <= RETRY_PAUSE {
-            return Err(error.into());
-        }
-        if matches!(error, ProposeError::Unknown(_)) {
-            unknown = Some(error);
-        }
-        tokio::time::sleep(RETRY_PAUSE).await;
-    }
+    Ok(raft.propose(proposal, WRITE_TIMEOUT).await?)
 }
 
-/// This node's state once it holds the entry: what the client reads here next contains its write.
-async fn applied(raft: &Handle, log_index: u64) -> Result<Arc<Published>> {
-    let mut updates = raft.watch();
-    let applied = updates.wait_for(|published| published.log_index >= log_index);
-    match tokio::time::timeout(READ_TIMEOUT, applied).await {
-        Ok(Ok(published)) => Ok(Arc::clone(&published)),
-        _ => Err(Failure::new(
-            Code::OutcomeUnknown,
-            format!(
-                "it is committed at log index {log_index}, but this node lags and cannot show the outcome"
-            ),
-        )
-        .hint("send it again with the same Idempotency-Key, perhaps to another node")),
+/// This node's state, if it holds the entry: what the client reads here next contains its write.
+fn applied(raft: &Handle, log_index: u64) -> Result<Arc<Published>> {
+    let published = raft.state();
+    if published.log_index >= log_index {
+        return Ok(published);
     }
+    let detail =
+        format!("it is committed at log index {log_index}, but this node lags and cannot show the outcome");
+    Err(Failure::new(Code::OutcomeUnknown, detail)
+        .hint("send it again with the same Idempotency-Key, perhaps to another node"))
 }
 
 #[cfg(test)]
