@@ -53,6 +53,12 @@ impl Core {
         self.is_stopping() || self.peers.told_removed()
     }
 
+    /// For a task whose source has dried up because Raft ended: [`crate::status::watch`] finds out why and ends the
+    /// process, so this one has only to wait.
+    pub(crate) async fn await_the_end(&self) {
+        std::future::pending().await
+    }
+
     /// The applied state, as of now.
     pub(crate) fn state(&self) -> Arc<Published> {
         Arc::clone(&self.published.borrow())
@@ -115,7 +121,9 @@ impl Core {
             }
             // The period covers leadership lost meanwhile.
             let pause = Duration::from_millis(20);
-            let _ = tokio::time::timeout(pause, published.changed()).await;
+            if let Ok(Err(_)) = tokio::time::timeout(pause, published.changed()).await {
+                return false;
+            }
         }
     }
 

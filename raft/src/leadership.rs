@@ -30,7 +30,7 @@ pub(crate) async fn run(core: Arc<Core>) {
             continue;
         }
         if metrics.changed().await.is_err() {
-            return;
+            return core.await_the_end().await;
         }
     }
 }

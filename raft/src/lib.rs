@@ -30,7 +30,7 @@ pub mod store;
 mod transfer;
 pub mod types;
 
-pub use fatal::EXIT_CODE;
+pub use fatal::{EXIT_CODE, essential};
 pub use handle::{Committed, Handle, ProposeError, Published, RaftStatus, ReadError};
 pub use identity::Identity;
 pub use join::{init_cluster, join_cluster};

@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 use tokio::time::timeout;
 
 use crate::core::Core;
+use crate::faults;
 use crate::handle::ProposeError;
 use crate::membership::{Step, next_step};
 use crate::peers::Lane;
@@ -27,7 +28,9 @@ const JOIN: Duration = Duration::from_secs(10);
 pub(crate) async fn run(core: Arc<Core>) {
     let mut published = core.published.clone();
     loop {
-        let _ = timeout(PERIOD, published.changed()).await;
+        if let Ok(Err(_)) = timeout(PERIOD, published.changed()).await {
+            return core.await_the_end().await;
+        }
         if !core.is_leading() {
             continue;
         }
@@ -57,10 +60,13 @@ pub(crate) async fn run(core: Arc<Core>) {
 pub(crate) async fn follow(core: Arc<Core>) {
     let mut published = core.published.clone();
     loop {
+        faults::in_a_task();
         for node in core.state().state.nodes.values() {
             core.peers.learn_from_state(node.id, &node.peer_addr);
         }
-        let _ = timeout(4 * PERIOD, published.changed()).await;
+        if let Ok(Err(_)) = timeout(4 * PERIOD, published.changed()).await {
+            return core.await_the_end().await;
+        }
         let removed_here = {
             let state = &core.state().state;
             state.cluster.is_some()

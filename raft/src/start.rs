@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use holm_model::Incarnation;
 use openraft::SnapshotPolicy;
 use tokio::net::TcpListener;
@@ -14,6 +16,7 @@ use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use crate::core::Core;
+use crate::fatal::essential;
 use crate::guarded::Guarded;
 use crate::handle::{Handle, RaftStatus};
 use crate::identity::{self, Identity};
@@ -120,15 +123,26 @@ pub async fn start(config: Config) -> Result<Handle, StartError> {
         incoming: Guarded::default(),
         stopping,
     });
-    let mut tasks = JoinSet::new();
-    tasks.spawn(server::run(Arc::clone(&core), listener));
-    tasks.spawn(rounds::run(Arc::clone(&core), queue));
-    tasks.spawn(leadership::run(Arc::clone(&core)));
-    tasks.spawn(member::run(Arc::clone(&core)));
-    tasks.spawn(member::follow(Arc::clone(&core)));
-    tasks.spawn(status::publish(Arc::clone(&core)));
-    tasks.spawn(status::watch(Arc::clone(&core)));
+    let tasks = tasks(&core, listener, queue);
     Ok(Handle::new(core, tasks, peer_addr))
+}
+
+/// What runs until the node stops.
+fn tasks(core: &Arc<Core>, listener: TcpListener, queue: rounds::Queue) -> JoinSet<()> {
+    let share = || Arc::clone(core);
+    let mut tasks = JoinSet::new();
+    let mut spawn = |name, task: BoxFuture<'static, ()>| {
+        let core = share();
+        tasks.spawn(async move { essential(name, || core.is_stopping(), task).await });
+    };
+    spawn("peer service", server::run(share(), listener).boxed());
+    spawn("quorum rounds", rounds::run(share(), queue).boxed());
+    spawn("leadership", leadership::run(share()).boxed());
+    spawn("membership", member::run(share()).boxed());
+    spawn("addresses of members", member::follow(share()).boxed());
+    spawn("status", status::publish(share()).boxed());
+    spawn("watch over Raft", status::watch(share()).boxed());
+    tasks
 }
 
 /// Reads, and checks, all of what is on disk.

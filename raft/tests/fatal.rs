@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use holm_raft::types::TypeConfig;
-use holm_raft::{EXIT_CODE, faults, init_cluster, store};
+use holm_raft::{EXIT_CODE, essential, faults, init_cluster, store};
 use openraft::alias::{EntryOf, VoteOf};
 use openraft::entry::RaftEntry;
 use openraft::storage::{IOFlushed, RaftLogStorage};
@@ -37,6 +37,8 @@ async fn run(case: &str, dir: &Path) {
             let _ = node.propose(keyed(node, flavor("f", 0)), PATIENCE).await;
         }
         "core" => faults::panic_in_core(node).await,
+        "task" => faults::panic_in_a_task(),
+        "ended" => essential("of a test", || false, async {}).await,
         "future" => faults::commit_entry_of_the_future(node).await,
         other => panic!("no case {other}"),
     }
@@ -84,6 +86,25 @@ fn a_panic_of_the_core_ends_the_process() {
     let dir = tempfile::tempdir().unwrap();
     let (_, said) = fails("core", dir.path());
     assert!(said.contains("holm: cannot go on: Raft has failed"), "{said}");
+}
+
+#[test]
+fn a_panic_of_a_task_beside_raft_ends_the_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_, said) = fails("task", dir.path());
+    assert!(said.contains("the task `addresses of members` panicked: planted in a task"), "{said}");
+}
+
+#[test]
+fn a_task_that_ends_though_nobody_stops_the_node_ends_the_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_, said) = fails("ended", dir.path());
+    assert!(said.contains("the task `of a test` ended"), "{said}");
+}
+
+#[tokio::test]
+async fn a_task_that_ends_with_the_node_is_no_failure() {
+    essential("of a test", || true, async {}).await;
 }
 
 #[test]
