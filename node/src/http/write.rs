@@ -69,11 +69,14 @@ impl Intent {
     }
 
     /// What the same request was answered before, if it was made before.
+    ///
+    /// # Errors
+    /// The refusal it got then, or that its key belongs to another request.
     pub fn answered(&self, state: &State) -> Result<Option<Done>> {
         match state.window.answer(PROJECT, &self.key.key) {
+            None => Ok(None),
             Some((fingerprint, _)) if fingerprint != self.key.fingerprint => Err(Reason::KeyReused.into()),
-            Some((_, Reply::Done(done))) => Ok(Some(done.clone())),
-            _ => Ok(None),
+            Some((_, before)) => repeated(before.clone()).map(Some),
         }
     }
 }
@@ -149,11 +152,16 @@ pub async fn perform(
     match committed.reply {
         Reply::Done(done) => Ok(Accepted { done, duplicate: false, published }),
         Reply::Rejected(reason) => Err(reason.into()),
-        Reply::Duplicate(before) => match *before {
-            Reply::Done(done) => Ok(Accepted { done, duplicate: true, published }),
-            Reply::Rejected(reason) => Err(Failure { duplicate: true, ..reason.into() }),
-            Reply::Duplicate(_) => Err(Failure::new(Code::Internal, "a duplicate of a duplicate")),
-        },
+        Reply::Duplicate(before) => Ok(Accepted { done: repeated(*before)?, duplicate: true, published }),
+    }
+}
+
+/// An answer that was given before. A refusal stands too, whatever has changed since.
+fn repeated(before: Reply) -> Result<Done> {
+    match before {
+        Reply::Done(done) => Ok(done),
+        Reply::Rejected(reason) => Err(Failure { duplicate: true, ..reason.into() }),
+        Reply::Duplicate(_) => Err(Failure::new(Code::Internal, "a duplicate of a duplicate")),
     }
 }
 
