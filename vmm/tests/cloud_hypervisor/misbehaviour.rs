@@ -29,7 +29,8 @@ async fn a_guest_that_powers_off_at_once_is_off_not_failed() {
         let spec = rig.spec(Variant::Poweroff);
         rig.driver.start(spec.clone()).await.expect("it did start");
         // Told by itself, and not only when somebody asks.
-        if let InstanceState::Running = rig.instance(spec.vm).await.state {
+        let observed = rig.driver.observe(spec.vm).await;
+        if matches!(observed, Observation::Known(instance) if instance.state == InstanceState::Running) {
             let told = async { while changes.recv().await != Some(spec.vm) {} };
             tokio::time::timeout(PATIENCE, told).await.expect("the change is told");
         }
