@@ -56,10 +56,15 @@ fn bad_query(text: &str) -> Failure {
 pub struct Named(pub String);
 
 impl Named {
-    /// Whether it is an id: what it names can never become another record.
+    /// Whether it is an id.
     pub fn is_id(&self) -> bool {
-        uuid::Uuid::parse_str(&self.0).is_ok() || self.0.parse::<u64>().is_ok()
+        is_id(&self.0)
     }
+}
+
+/// Whether it is an id, not a name: what an id names can never become another record. No name looks like one.
+pub fn is_id(name_or_id: &str) -> bool {
+    uuid::Uuid::parse_str(name_or_id).is_ok() || name_or_id.parse::<u64>().is_ok()
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Named {

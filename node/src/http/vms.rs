@@ -43,8 +43,10 @@ async fn create(State(app): State<Shared>, change: Change<CreateVm>) -> Result<A
         limits::text("cmdline", cmdline, limits::CMDLINE_MAX)?;
     }
     let id = VmId(Uuid::now_v7());
-    let accepted =
-        perform(&app.raft, &intent, Basis::Local, |state| create_command(state, id, &body)).await?;
+    let optional = [body.kernel.as_deref(), body.node.as_deref()];
+    let basis =
+        Basis::of_all([&*body.flavor, &*body.image].into_iter().chain(optional.into_iter().flatten()));
+    let accepted = perform(&app.raft, &intent, basis, |state| create_command(state, id, &body)).await?;
     let vm = shown(&accepted)?;
     let (location, revision) = (format!("/v1/vms/{}", vm.id), vm.revision);
     Ok(Answer::accepted(StatusCode::ACCEPTED, &accepted, vm).location(location).etag(revision))

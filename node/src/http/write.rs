@@ -15,7 +15,7 @@ use holm_model::{Actor, Command, IdempotencyKey, Proposal, Reason, Reply, Revisi
 use holm_raft::handle::{Committed, Handle, Published};
 use sha2::{Digest, Sha256};
 
-use super::extract::Named;
+use super::extract::{Named, is_id};
 use super::problem::{Failure, Result};
 use super::read::READ_TIMEOUT;
 use super::{ACTOR, PROJECT};
@@ -115,14 +115,19 @@ pub struct Accepted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
     Local,
-    /// A name in the path may mean another record by now: ask the leader first.
+    /// A name may mean another record by now: ask the leader first.
     Fresh,
 }
 
 impl Basis {
     /// An id never names another record; a name may.
     pub fn of(subject: &Named) -> Self {
-        if subject.is_id() { Self::Local } else { Self::Fresh }
+        Self::of_all([subject.0.as_str()])
+    }
+
+    /// For a command that names several records.
+    pub fn of_all<'a>(named: impl IntoIterator<Item = &'a str>) -> Self {
+        if named.into_iter().all(is_id) { Self::Local } else { Self::Fresh }
     }
 }
 
@@ -217,6 +222,18 @@ mod tests {
             let failure = intent(&[(name, value)]).expect_err(value);
             assert_eq!(failure.code, Code::InvalidHeader, "{name}: {value}");
             assert!(failure.field.is_some_and(|field| field.eq_ignore_ascii_case(name)));
+        }
+    }
+
+    #[test]
+    fn names_are_looked_up_where_they_are_current_and_ids_anywhere() {
+        const ID: &str = "0192d3a0-0000-7000-8000-000000000001";
+        for (named, basis) in [
+            (vec![ID, ID, "3"], Basis::Local),
+            (vec![ID, "guest", "3"], Basis::Fresh),
+            (vec![ID, ID, "n3"], Basis::Fresh),
+        ] {
+            assert_eq!(Basis::of_all(named.iter().copied()), basis, "{named:?}");
         }
     }
 
