@@ -138,8 +138,27 @@ impl Core {
     }
 }
 
+/// When a wait of `timeout` is over. A time-out may come from outside and be any number; nothing waits for longer
+/// than a day.
+pub(crate) fn deadline_after(timeout: Duration) -> Instant {
+    const LONGEST: Duration = Duration::from_secs(86_400);
+    Instant::now() + timeout.min(LONGEST)
+}
+
 /// The leader's clock, for people to read.
 pub(crate) fn now() -> Timestamp {
     let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     Timestamp(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn any_number_is_a_time_out() {
+        assert!(deadline_after(Duration::MAX) > Instant::now() + Duration::from_secs(3_600));
+        assert!(deadline_after(Duration::from_millis(u64::MAX)) > Instant::now());
+        assert!(deadline_after(Duration::ZERO) <= Instant::now());
+    }
 }

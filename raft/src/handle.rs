@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::core::Core;
+use crate::core::{Core, deadline_after};
 use crate::guarded::Guarded;
 use crate::identity::Identity;
 use crate::peers::Lane;
@@ -153,7 +153,7 @@ impl Handle {
     /// # Errors
     /// When no quorum confirms it, or this replica lags, until `timeout`.
     pub async fn read(&self, timeout: Duration) -> Result<Arc<Published>, ReadError> {
-        let deadline = Instant::now() + timeout;
+        let deadline = deadline_after(timeout);
         let index = loop {
             let why = match tokio::time::timeout_at(deadline, self.read_index(deadline)).await {
                 Ok(Ok(index)) => break index,

@@ -11,7 +11,7 @@ use holm_model::{Actor, ClusterId, Command, Entry, NodeId, Proposal, Reply, Revi
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
-use crate::core::now;
+use crate::core::{deadline_after, now};
 use crate::durable;
 use crate::identity::{Error as IdentityError, Identity};
 use crate::peers::{connect, context};
@@ -107,7 +107,7 @@ pub async fn join_cluster(
 }
 
 async fn ask(seeds: &[String], request: &JoinRequest, timeout: Duration) -> Result<Joined, Error> {
-    let deadline = Instant::now() + timeout;
+    let deadline = deadline_after(timeout);
     let mut why = "no address of a member was given".to_owned();
     loop {
         for seed in seeds {

@@ -8,7 +8,7 @@ use holm_model::command::AddNode;
 use holm_model::{Actor, Command, IdempotencyKey, NodeId, Outcome, Proposal, Reply};
 use openraft::async_runtime::WatchReceiver;
 use sha2::{Digest, Sha256};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::core::Core;
 use crate::faults;
@@ -38,18 +38,22 @@ pub(crate) async fn run(core: Arc<Core>) {
         match step {
             None => {}
             Some(Step::HandOver) => {
-                let _ = core.transfer_leadership(None).await;
+                if let Err(error) = core.transfer_leadership(None).await {
+                    tracing::debug!(%error, "a removed node cannot hand over yet");
+                    sleep(PERIOD).await;
+                }
             }
             Some(Step::Change(change)) => {
                 tracing::info!(?change, "changes the membership");
-                let result = timeout(CHANGE, core.raft.change_membership(change, false)).await;
-                match result {
-                    Ok(Ok(_)) => {}
+                match timeout(CHANGE, core.raft.change_membership(change, false)).await {
+                    Ok(Ok(_)) => continue,
                     Ok(Err(error)) => {
-                        tracing::warn!(%error, "the membership did not change; it is tried again")
+                        tracing::warn!(%error, "the membership did not change; it is tried again");
                     }
                     Err(_) => tracing::warn!("a change of membership takes too long; it is tried again"),
                 }
+                // Under load the state is published all the time: what failed must not be tried as often.
+                sleep(PERIOD).await;
             }
         }
     }
