@@ -55,13 +55,6 @@ fn bad_query(text: &str) -> Failure {
 /// The name or id in the path.
 pub struct Named(pub String);
 
-impl Named {
-    /// Whether it is an id.
-    pub fn is_id(&self) -> bool {
-        is_id(&self.0)
-    }
-}
-
 /// Whether it is an id, not a name: what an id names can never become another record. No name looks like one.
 pub fn is_id(name_or_id: &str) -> bool {
     uuid::Uuid::parse_str(name_or_id).is_ok() || name_or_id.parse::<u64>().is_ok()

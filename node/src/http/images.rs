@@ -96,6 +96,7 @@ async fn admit(app: &App, parts: &request::Parts, query: CreateImageQuery) -> Re
     let intent = Intent::new(&parts.method, &parts.uri, &parts.headers, canonical.as_bytes())?;
     intent.refuse_if_match()?;
     let published = app.raft.read(READ_TIMEOUT).await?;
+    intent.refuse_seen_ahead(&published.state)?;
     if let Some(done) = intent.answered(&published.state)? {
         return Ok(Admitted::Before(Accepted { done, duplicate: true, published }));
     }

@@ -68,6 +68,20 @@ impl Intent {
         }
     }
 
+    /// A revision that has not been cannot have been seen, and would never expire.
+    ///
+    /// # Errors
+    /// Names the header when `Holm-Seen` is ahead of `current`, which must be a linearizable read.
+    pub fn refuse_seen_ahead(&self, current: &State) -> Result<()> {
+        match self.seen {
+            Some(seen) if seen > current.revision => {
+                let message = format!("is {seen}, but the cluster is at revision {}", current.revision);
+                Err(bad_header("Holm-Seen", &message).hint("send a `Holm-Revision` that was answered before"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// What the same request was answered before, if it was made before.
     ///
     /// # Errors
@@ -138,14 +152,17 @@ pub async fn perform(
     basis: Basis,
     build: impl Fn(&State) -> Result<Command>,
 ) -> Result<Accepted> {
+    let here = raft.state();
     let local = match basis {
-        Basis::Local => build(&raft.state().state).ok(),
-        Basis::Fresh => None,
+        // This node may lag behind what the client has seen elsewhere; the leader does not.
+        Basis::Local if intent.refuse_seen_ahead(&here.state).is_ok() => build(&here.state).ok(),
+        Basis::Local | Basis::Fresh => None,
     };
     let command = match local {
         Some(command) => command,
         None => {
             let published = raft.read(READ_TIMEOUT).await?;
+            intent.refuse_seen_ahead(&published.state)?;
             if let Some(done) = intent.answered(&published.state)? {
                 return Ok(Accepted { done, duplicate: true, published });
             }
