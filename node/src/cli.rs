@@ -56,6 +56,9 @@ pub struct Node {
     /// How others reach the REST service [default: the listen address].
     #[arg(long, value_name = "HOST:PORT")]
     pub api_advertise: Option<String>,
+    /// Where sockets live; short, on tmpfs, one for each node.
+    #[arg(long, env = "HOLMD_RUN_DIR", default_value = "/run/holm", value_name = "DIR")]
+    pub run_dir: PathBuf,
     /// Listen beyond loopback although nothing is encrypted or authenticated yet.
     #[arg(long, env = "HOLMD_INSECURE")]
     pub insecure: bool,

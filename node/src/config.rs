@@ -162,7 +162,7 @@ pub enum Error {
     )]
     Insecure { field: &'static str, address: SocketAddr },
     #[error(
-        "{field} would be told to other nodes as {address}, which they cannot reach: set {field}.advertise"
+        "{field} would be told to other nodes as {address}, which they cannot reach: give --{field}-advertise, or set {field}.advertise in holmd.toml"
     )]
     Unreachable { field: &'static str, address: String },
     #[error("{field}: {message}")]
@@ -223,6 +223,15 @@ impl Config {
                 let message = format!("is {ratio}, must be 0.001 to 1000");
                 return Err(Error::Invalid { field, message });
             }
+        }
+        if self.peer.listen == self.api.listen {
+            let message =
+                format!("is {}, the address of the peer service too: give each its own", self.api.listen);
+            return Err(Error::Invalid { field: "api.listen", message });
+        }
+        if let Some(firmware) = self.hypervisor.firmware.as_ref().filter(|firmware| !firmware.is_file()) {
+            let message = format!("there is no file {}", firmware.display());
+            return Err(Error::Invalid { field: "hypervisor.firmware", message });
         }
         // sockaddr_un holds 108 bytes; a VM's sockets need room below.
         if self.run_dir.as_os_str().len() > 60 {

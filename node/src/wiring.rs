@@ -3,10 +3,10 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::panic::AssertUnwindSafe;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use futures::FutureExt;
 use holm_vmm::cloud_hypervisor::{CloudHypervisor, Settings, ShimCommand, detect};
 use holm_vmm::hypervisor::Hypervisor;
@@ -30,7 +30,10 @@ use crate::{event_log, http, leader, listen, systemd};
 ///
 /// # Errors
 /// When something needed cannot be started; the message says what and what to do.
-pub fn run(args: Run) -> Result<()> {
+pub fn run(mut args: Run) -> Result<()> {
+    // Shims get these paths, and start elsewhere.
+    args.data_dir = std::path::absolute(&args.data_dir)?;
+    args.run_dir = args.run_dir.map(std::path::absolute).transpose()?;
     let data_dir = args.data_dir.clone();
     let config = configuration(args)?;
     init_log(&config);
@@ -103,6 +106,7 @@ async fn serve(config: Config, data_dir: &Path) -> Result<()> {
     start_agent(&app, &config, data_dir, &stop, &tasks)?;
     essential(&tasks, &stop, "leader", leader::run(app.raft.clone(), stop.clone()));
     essential(&tasks, &stop, "event log", event_log::run(app.raft.clone(), stop.clone()));
+    tasks.spawn(say_if_removed(app.clone(), data_dir.to_owned()));
     systemd::notify("READY=1");
 
     tokio::select! {
@@ -159,7 +163,13 @@ fn start_http(
     stop: &CancellationToken,
     tasks: &TaskTracker,
 ) -> Result<()> {
-    // A socket left by a process that was killed; nobody listens on it, the data directory is locked.
+    if std::os::unix::net::UnixStream::connect(socket).is_ok() {
+        bail!(
+            "another daemon uses {}: give each node on a machine its own --run-dir",
+            socket.parent().unwrap_or(socket).display()
+        );
+    }
+    // Left by a process that was killed.
     let _ = std::fs::remove_file(socket);
     let local =
         UnixListener::bind(socket).with_context(|| format!("cannot listen on {}", socket.display()))?;
@@ -193,6 +203,23 @@ fn essential(
             std::process::exit(holm_raft::EXIT_CODE);
         }
     });
+}
+
+/// A removed node can do nothing more: whoever reads its log should know, and know the way back.
+async fn say_if_removed(app: Shared, data_dir: PathBuf) {
+    let mut status = app.raft.status();
+    let removed = tokio::select! {
+        () = app.stopping.cancelled() => return,
+        removed = status.wait_for(|status| status.removed) => removed.is_ok(),
+    };
+    if removed {
+        tracing::error!(
+            "this node was removed from the cluster and starts nothing any more; to make this host a new member, \
+             stop the daemon, move {} away and run `holmd join`",
+            data_dir.display()
+        );
+        systemd::notify("STATUS=removed from the cluster");
+    }
 }
 
 fn start_agent(

@@ -22,6 +22,15 @@ impl Cx<'_> {
         if self.state.find_node(&c.name).is_some() {
             return Err(Reason::NameTaken { kind: Kind::Node, name: c.name.clone() });
         }
+        for other in self.state.nodes.values() {
+            for (field, ours, theirs) in
+                [("peer_addr", &c.peer_addr, &other.peer_addr), ("api_addr", &c.api_addr, &other.api_addr)]
+            {
+                if ours == theirs {
+                    return Err(invalid(field, format!("is {ours}, the address of node `{}`", other.name)));
+                }
+            }
+        }
         if self.state.nodes.len() >= limits::NODES_MAX {
             return Err(Reason::Limit { message: format!("at most {} nodes", limits::NODES_MAX) });
         }
