@@ -56,12 +56,17 @@ pub enum Error {
     Invalid { field: &'static str, message: String },
     #[error(transparent)]
     Store(#[from] crate::store::Error),
+    #[error(transparent)]
+    Snapshot(#[from] crate::snapshot::Error),
 }
 
 /// What to do when a node's own data cannot be trusted any more.
 pub(crate) const REJOIN: &str = "this node must not start from it, as it could break promises it made to the \
      cluster. To come back as a new member: remove this node with `holm node remove`, move the data directory away, and run \
      `holmd join`";
+
+/// What to do with a data directory that has parts of a node, but no `node.json`.
+pub(crate) const HELD_A_NODE: &str = "it held a node once. Move it away, or choose another data directory";
 
 impl Identity {
     pub(crate) fn new(

@@ -16,7 +16,7 @@ use crate::durable;
 use crate::identity::{Error as IdentityError, Identity};
 use crate::peers::{connect, context};
 use crate::rpc::{JoinRefused, JoinRequest, Joined};
-use crate::store;
+use crate::{snapshot, store};
 
 /// Holds the token of a join that is under way, so that a second attempt is the same attempt.
 const TOKEN_FILE: &str = "join.json";
@@ -167,6 +167,9 @@ fn prepare(data_dir: &Path) -> Result<(), IdentityError> {
     if Identity::exists(data_dir) {
         return Err(IdentityError::Exists(data_dir.to_owned()));
     }
+    // Before a member is asked, which would give away a place.
+    snapshot::refuse_leftover(data_dir)?;
+    store::clear_unused(data_dir)?;
     fs::create_dir_all(data_dir)
         .and_then(|()| durable::sync_parent(data_dir))
         .map_err(|source| IdentityError::Write(data_dir.to_owned(), source))

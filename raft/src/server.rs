@@ -135,7 +135,13 @@ impl Peer for Server {
         let core = self.admit(caller)?;
         let vote = chunk.vote;
         let Some(bytes) = receive(&mut core.incoming.lock(), chunk)? else { return Ok(None) };
-        let header = snapshot::header(&bytes).map_err(failed)?;
+        let decoded = bytes.clone();
+        let decoded =
+            tokio::task::spawn_blocking(move || snapshot::decode(&decoded)).await.map_err(failed)?;
+        let (header, state) = decoded.map_err(failed)?;
+        if let Some(cluster) = snapshot::stranger(&state, core.identity.cluster) {
+            return Err(failed(format!("the snapshot belongs to cluster {cluster}")));
+        }
         let meta = SnapshotMeta { last_log_id: header.last_log_id, last_membership: header.membership };
         let snapshot = Snapshot { meta, snapshot: bytes };
         let response = core.raft.install_full_snapshot(vote, snapshot).await.map_err(failed)?;

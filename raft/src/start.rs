@@ -155,7 +155,7 @@ async fn open(
         reserve::adjust(&data_dir);
         let store = store::open(&data_dir, &identity)?;
         let file = snapshot::File::open(&data_dir)?;
-        let state_machine = StateMachine::open(file.clone(), store.purged(), stopping)?;
+        let state_machine = StateMachine::open(file.clone(), identity.cluster, store.purged(), stopping)?;
         Ok((identity, store, file, state_machine))
     });
     opened.await.map_err(|error| StartError::Raft(error.to_string()))?
