@@ -193,7 +193,11 @@ fn claim(state: &State, vm: u8, stale: bool) -> (NodeId, Epoch, u64) {
 /// A cluster of two nodes that are up, so that histories reach the interesting states soon.
 fn begin() -> State {
     let mut state = State::default();
-    let add = |n: u64| AddNode { name: format!("node{n}"), peer_addr: "h:1".into(), api_addr: "h:2".into() };
+    let add = |n: u64| AddNode {
+        name: format!("node{n}"),
+        peer_addr: format!("h{n}:1"),
+        api_addr: format!("h{n}:2"),
+    };
     let cluster = ClusterId(Uuid::from_u128(1));
     let incarnation = Incarnation(Uuid::from_u128(2));
     let size = flavor::Size { vcpus: 2, memory_mib: 256, disk_gib: 1 };
