@@ -105,6 +105,9 @@ pub struct Run {
     /// Overrides `log.level` of holmd.toml.
     #[arg(long, env = "HOLMD_LOG", value_name = "FILTER")]
     pub log: Option<String>,
+    /// The data directory was moved here from another machine, and is used nowhere else any more. Needed once.
+    #[arg(long)]
+    pub moved: bool,
 }
 
 /// `holmd stop-guests`

@@ -35,10 +35,11 @@ pub fn run(mut args: Run) -> Result<()> {
     args.data_dir = std::path::absolute(&args.data_dir)?;
     args.run_dir = args.run_dir.map(std::path::absolute).transpose()?;
     let data_dir = args.data_dir.clone();
+    let moved = args.moved;
     let config = configuration(args)?;
     init_log(&config);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let result = runtime.block_on(serve(config, &data_dir));
+    let result = runtime.block_on(serve(config, &data_dir, moved));
     runtime.shutdown_timeout(std::time::Duration::from_secs(2));
     result
 }
@@ -72,7 +73,7 @@ fn init_log(config: &Config) {
     }
 }
 
-async fn serve(config: Config, data_dir: &Path) -> Result<()> {
+async fn serve(config: Config, data_dir: &Path, moved: bool) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     std::fs::create_dir_all(&config.run_dir)
@@ -86,6 +87,7 @@ async fn serve(config: Config, data_dir: &Path) -> Result<()> {
         data_dir: data_dir.to_owned(),
         listen: config.peer.listen,
         advertise: config.peer.advertised(),
+        moved,
         timing: holm_raft::Timing::default(),
     })
     .await?;

@@ -35,6 +35,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// `host:port` at which the others reach this node. Empty: the address it listens on.
     pub advertise: String,
+    /// The data directory was moved here from another machine, and is used nowhere else.
+    pub moved: bool,
     pub timing: Timing,
 }
 
@@ -90,7 +92,7 @@ pub async fn start(config: Config) -> Result<Handle, StartError> {
     let raft_config = Arc::new(raft_config(&config.timing)?);
     let stopping = Arc::new(AtomicBool::new(false));
     let (identity, store, snapshot_file, state_machine) =
-        open(config.data_dir.clone(), Arc::clone(&stopping)).await?;
+        open(config.data_dir.clone(), config.moved, Arc::clone(&stopping)).await?;
     let listener =
         TcpListener::bind(config.listen).await.map_err(|source| StartError::Listen(config.listen, source))?;
     let peer_addr = listener.local_addr().map_err(|source| StartError::Listen(config.listen, source))?;
@@ -148,12 +150,18 @@ fn tasks(core: &Arc<Core>, listener: TcpListener, queue: rounds::Queue) -> JoinS
 /// Reads, and checks, all of what is on disk.
 async fn open(
     data_dir: PathBuf,
+    moved: bool,
     stopping: Arc<AtomicBool>,
 ) -> Result<(Identity, LogStore, snapshot::File, StateMachine), StartError> {
     let opened = tokio::task::spawn_blocking(move || -> Result<_, StartError> {
-        let identity = Identity::load(&data_dir)?;
+        let mut identity = Identity::load(&data_dir)?;
+        let settled = identity.settle(&data_dir, identity::machine_id(), moved)?;
         reserve::adjust(&data_dir);
         let store = store::open(&data_dir, &identity)?;
+        if settled {
+            // Only now: the store's lock says that no other process writes it.
+            identity.save(&data_dir)?;
+        }
         let file = snapshot::File::open(&data_dir)?;
         let state_machine = StateMachine::open(file.clone(), identity.cluster, store.purged(), stopping)?;
         Ok((identity, store, file, state_machine))

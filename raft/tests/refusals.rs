@@ -5,7 +5,7 @@ mod support;
 
 use std::path::Path;
 
-use holm_raft::{Timing, init_cluster, join_cluster, start};
+use holm_raft::{Config, Timing, init_cluster, join_cluster, start};
 use support::{Cluster, PATIENCE, flavor, keyed, quick, remove};
 
 /// A node that led and wrote, stopped.
@@ -128,6 +128,25 @@ async fn a_directory_that_holds_a_node_or_held_one() {
     let refusal = again("a");
     assert!(refusal.contains("no node.json"), "{refusal}");
     assert!(dir.join("log/db").exists(), "its store is untouched");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_machines_node() {
+    let mut cluster = used().await;
+    let file = cluster.places[0].data_dir().join("node.json");
+    let mut identity: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    if identity["machine"].is_null() {
+        eprintln!("SKIPPED: another_machines_node: this machine has no id");
+        return;
+    }
+    identity["machine"] = "0123".into();
+    std::fs::write(&file, identity.to_string()).unwrap();
+    let refusal = refusal(&cluster).await;
+    assert!(refusal.contains("another machine (0123;") && refusal.contains("--moved"), "{refusal}");
+    let moved = start(Config { moved: true, ..cluster.places[0].config() }).await.unwrap();
+    moved.stop().await;
+    cluster.start(0).await;
+    cluster.stop_all().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

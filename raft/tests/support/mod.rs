@@ -64,6 +64,7 @@ impl Place {
             data_dir: self.dir.clone(),
             listen: self.addr,
             advertise: self.addr.to_string(),
+            moved: false,
             timing: self.timing.clone(),
         }
     }
