@@ -48,7 +48,7 @@ impl Profile {
     fn entries(self) -> Vec<Entry> {
         use Nemesis::{
             Kill, LeaderRestart, Loss, Mix, PartitionHalves, PartitionLeader, PartitionOneWay,
-            PartitionPower, PartitionRing, Pause, PowerAll, PowerMost, PowerOne,
+            PartitionPower, PartitionRing, Pause, PowerAll, PowerMost, PowerOne, Slow,
         };
         use Test::{StaleRead, VmLifecycle};
         let catch_up = Entry { nemesis: None, ..entry(Test::CatchUp, Kill, 2) };
@@ -72,6 +72,7 @@ impl Profile {
                     PartitionRing,
                     Pause,
                     Loss,
+                    Slow,
                     PowerOne,
                     PowerMost,
                     PowerAll,

@@ -89,6 +89,8 @@ pub enum FaultKind {
     Pause,
     /// Every way loses packets.
     Loss,
+    /// Every node can send little, and late.
+    Slow,
     /// Nothing runs and nothing that was not durable remains; then it boots.
     PowerOne,
     /// The same on most nodes at one moment: no quorum is left until they are back.

@@ -27,6 +27,8 @@ pub enum Nemesis {
     Pause,
     /// Every way loses a quarter of its packets.
     Loss,
+    /// Every node can send little, and late.
+    Slow,
     /// One node loses power.
     PowerOne,
     /// Most nodes lose power at one moment.
@@ -65,10 +67,11 @@ impl Nemesis {
             Self::PowerMost => FaultKind::PowerMost,
             Self::Pause => FaultKind::Pause,
             Self::Loss => FaultKind::Loss,
+            Self::Slow => FaultKind::Slow,
             Self::PowerOne => FaultKind::PowerOne,
             Self::PowerAll => FaultKind::PowerAll,
             Self::Mix => {
-                const ALL: [FaultKind; 12] = [
+                const ALL: [FaultKind; 13] = [
                     FaultKind::Kill,
                     FaultKind::Restart,
                     FaultKind::PartitionHalves,
@@ -78,6 +81,7 @@ impl Nemesis {
                     FaultKind::PartitionKill,
                     FaultKind::Pause,
                     FaultKind::Loss,
+                    FaultKind::Slow,
                     FaultKind::PowerOne,
                     FaultKind::PowerMost,
                     FaultKind::PowerAll,

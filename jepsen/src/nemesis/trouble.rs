@@ -20,6 +20,8 @@ use crate::history::{Fault, FaultKind, Journal};
 const LOSS: u8 = 25;
 /// Datagrams sent each way to see some of them lost.
 const SAMPLE: usize = 60;
+/// What a slow node can send: enough for Raft at rest, not for much more.
+const SLOW_KBIT: u32 = 400;
 
 /// A node that boots without a quorum starts what it had after a minute; milliseconds.
 const AUTOSTART: std::ops::Range<u64> = 55_000..65_000;
@@ -97,7 +99,10 @@ impl Nature<'_> {
         let leader = self.cluster.leader().await?;
         let always = matches!(kind, FaultKind::Restart | FaultKind::PartitionLeader);
         let victim = if on_leader || always { leader } else { self.rng.random_range(0..nodes) };
-        let everyone = matches!(kind, FaultKind::PowerAll | FaultKind::Loss | FaultKind::PartitionRing);
+        let everyone = matches!(
+            kind,
+            FaultKind::PowerAll | FaultKind::Loss | FaultKind::Slow | FaultKind::PartitionRing
+        );
         let cut = ways::cut(kind, nodes, victim, self.rng);
         let hit = match &cut {
             _ if everyone => (0..nodes).collect(),
@@ -144,14 +149,24 @@ impl Nature<'_> {
     ) -> Result<()> {
         let nodes = self.cluster.daemons.len();
         let network = self.cluster.network.as_ref().context("the nodes have no network of their own")?;
-        let percent = if kind == FaultKind::Loss { LOSS } else { 100 };
-        for to in 0..nodes {
-            let from: Vec<_> = ways.iter().filter(|way| way.1 == to).map(|way| way.0).collect();
-            network.drop_at(to, &from, percent)?;
+        match kind {
+            FaultKind::Slow => {
+                for node in 0..nodes {
+                    network.slow_down(node, SLOW_KBIT)?;
+                }
+            }
+            _ => {
+                let percent = if kind == FaultKind::Loss { LOSS } else { 100 };
+                for to in 0..nodes {
+                    let from: Vec<_> = ways.iter().filter(|way| way.1 == to).map(|way| way.0).collect();
+                    network.drop_at(to, &from, percent)?;
+                }
+            }
         }
-        if kind == FaultKind::Loss {
+        if matches!(kind, FaultKind::Loss | FaultKind::Slow) {
             for (from, to) in ways {
-                let arrived = network.delivered(*from, *to, SAMPLE)?;
+                let bytes = if kind == FaultKind::Slow { 1_400 } else { 1 };
+                let arrived = network.delivered(*from, *to, SAMPLE, bytes)?;
                 ensure!((1..SAMPLE).contains(&arrived), "{arrived} of {SAMPLE} datagrams arrived");
             }
         } else {

@@ -29,7 +29,7 @@ pub fn cut(kind: FaultKind, nodes: usize, victim: usize, rng: &mut StdRng) -> Op
             Some((ways.collect(), vec![victim]))
         }
         FaultKind::PartitionRing => Some((ring(nodes, rng), Vec::new())),
-        FaultKind::Loss => Some((all(nodes), Vec::new())),
+        FaultKind::Loss | FaultKind::Slow => Some((all(nodes), Vec::new())),
         FaultKind::Kill
         | FaultKind::Restart
         | FaultKind::Pause

@@ -99,8 +99,9 @@ async fn trouble(running: &mut Running, log: &Log) -> Result<(Trouble, Vec<Asked
     };
     stop.cancel();
     while clients.join_next().await.is_some() {}
-    let asked = others.join_all().await;
-    done.map(|()| (happened, asked))
+    // Of a cluster that did not come back nothing more is asked.
+    done?;
+    Ok((happened, others.join_all().await))
 }
 
 async fn gather(
