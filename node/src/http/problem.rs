@@ -106,6 +106,10 @@ impl From<Reason> for Failure {
             Reason::RevisionMismatch { .. } => {
                 new(Code::RevisionMismatch).field("If-Match").hint("read it again and decide anew")
             }
+            Reason::InUse { kind: Kind::Node, .. } => new(Code::InUse).hint(
+                "delete its VMs first; if the machine is off for good, `holm node remove --confirm-node-off` \
+                 (`?confirm_node_off=true`) gives them up",
+            ),
             Reason::InUse { .. } => new(Code::InUse).hint("delete what uses it first"),
             Reason::WrongState { .. } | Reason::Infeasible { .. } => new(Code::WrongState),
             Reason::KeyReused => {
