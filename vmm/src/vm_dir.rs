@@ -7,6 +7,7 @@
 //!   spec.json     what the next run is made of                written by the daemon
 //!   kernel        hard link to the image, so that a guest can reset after the image is gone
 //!   root.img      root disk of this epoch
+//!   root.tmp-*    one that is being made; whoever makes the next one, or removes the VM, removes it
 //!   shim.json     the latest run: processes, sockets, boot    written by the shim
 //!   exit.json     how that run ended, durable                 written by the shim
 //!   reserve       space set aside for exit.json while a run goes on
