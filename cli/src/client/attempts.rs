@@ -130,7 +130,11 @@ impl Trouble {
         if any(|failure| matches!(failure, Failure::Unavailable(_) | Failure::Unknown(_))) {
             return Error::Unreachable {
                 detail: format!("the cluster cannot answer now ({listed})"),
-                hint: Some("nothing was changed; `holm check` shows which nodes are missing".into()),
+                hint: Some(match look {
+                    "" => "`holm check` shows which nodes are missing; --stale what a node knows by itself"
+                        .into(),
+                    _ => "nothing was changed; `holm check` shows which nodes are missing".into(),
+                }),
             };
         }
         if any(|failure| matches!(failure, Failure::NotHolm(_))) {
