@@ -197,9 +197,7 @@ impl Nature<'_> {
                 | FaultKind::PartitionPower
         );
         if majority {
-            // Few: clients wait long at whoever is cut off.
-            let count = self.rng.random_range(3..8);
-            self.progress.more(count, 2 * UNAVAILABLE_LIMIT).await?;
+            self.others_go_on().await?;
         }
         for (node, before) in cut_off.iter().zip(before) {
             trouble.observed.cut_off(&before, &Footprint::of(&self.cluster.daemons[*node]));
@@ -234,8 +232,7 @@ impl Nature<'_> {
             if kind == FaultKind::Pause {
                 self.pause_for(500..6_000).await;
             }
-            let count = self.rng.random_range(3..20);
-            self.progress.more(count, UNAVAILABLE_LIMIT).await?;
+            self.others_go_on().await?;
         }
         match kind {
             FaultKind::Pause => self.cluster.resume(victim),
@@ -254,6 +251,12 @@ impl Nature<'_> {
             self.pause_for(0..2_000).await;
         }
         Ok(())
+    }
+
+    /// Some writes are acknowledged. Few: clients wait long at whoever does not answer.
+    async fn others_go_on(&mut self) -> Result<()> {
+        let count = self.rng.random_range(3..8);
+        self.progress.more(count, 2 * UNAVAILABLE_LIMIT).await
     }
 
     /// How long a fault lasts is part of the fault.
