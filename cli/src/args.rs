@@ -32,11 +32,17 @@ pub struct Cli {
 #[derive(Clone, Debug, Args)]
 pub struct Global {
     /// Where the cluster answers: `host:port`, `http://host:port` or `unix:/path`. Repeat it (or
-    /// separate by commas) to fail over between nodes. Without it: the local daemon's socket, else
-    /// http://127.0.0.1:7460.
-    #[arg(long = "endpoint", value_name = "ENDPOINT", env = "HOLM_ENDPOINTS", value_delimiter = ',')]
-    #[arg(global = true, help_heading = "Global options", hide_env_values = true)]
+    /// separate by commas) to fail over between nodes. Without it: the variable HOLM_ENDPOINTS, else the
+    /// local daemon's socket, else http://127.0.0.1:7460.
+    // The variable is read by the command: through clap, it would show as a required option in every usage.
+    #[arg(long = "endpoint", value_name = "ENDPOINT", value_delimiter = ',')]
+    #[arg(global = true, help_heading = "Global options")]
     pub endpoints: Vec<String>,
+
+    /// Show what a node knows by itself, perhaps out of date: for `list`, `show`, `explain` and `cluster
+    /// status` when too few nodes are up for an answer that is certain.
+    #[arg(long, global = true, help_heading = "Global options")]
+    pub stale: bool,
 
     /// How to print: `table` for people, the API's records as `json` or `yaml`, or one `name` a line.
     #[arg(short, long, value_enum, default_value_t = Format::Table)]
@@ -96,6 +102,24 @@ pub enum Noun {
     /// A local cluster on this machine, for trying things out and for tests.
     #[command(subcommand)]
     Dev(dev::Verb),
+}
+
+impl Noun {
+    /// Whether this only shows records, which a node may also know by itself.
+    pub fn may_be_stale(&self) -> bool {
+        match self {
+            Self::Vm(verb) => match verb {
+                vm::Verb::List(typed) => !typed.watch,
+                vm::Verb::Show(_) | vm::Verb::Explain(_) => true,
+                _ => false,
+            },
+            Self::Node(verb) => matches!(verb, node::Verb::List | node::Verb::Show(_)),
+            Self::Flavor(verb) => matches!(verb, flavor::Verb::List | flavor::Verb::Show(_)),
+            Self::Image(verb) => matches!(verb, image::Verb::List | image::Verb::Show(_)),
+            Self::Cluster(ClusterVerb::Status) => true,
+            _ => false,
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]

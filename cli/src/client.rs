@@ -42,6 +42,7 @@ pub struct Client {
     /// The newest revision an answer carried; 0 before the first.
     revision: AtomicU64,
     patience: Duration,
+    stale: bool,
 }
 
 impl Client {
@@ -51,7 +52,18 @@ impl Client {
     /// Without endpoints.
     pub fn new(endpoints: Vec<Endpoint>) -> Self {
         assert!(!endpoints.is_empty(), "`Endpoint::choose` always gives one");
-        Self { endpoints, current: AtomicUsize::new(0), revision: AtomicU64::new(0), patience: PATIENCE }
+        Self {
+            endpoints,
+            current: AtomicUsize::new(0),
+            revision: AtomicU64::new(0),
+            patience: PATIENCE,
+            stale: false,
+        }
+    }
+
+    /// The same, reading what a node knows by itself if `stale`.
+    pub fn with_stale(self, stale: bool) -> Self {
+        Self { stale, ..self }
     }
 
     /// The same, giving up after `patience`.
@@ -78,7 +90,8 @@ impl Client {
     /// # Errors
     /// The cluster's problem, or [`Error::Unreachable`].
     pub async fn get<T: DeserializeOwned>(&self, target: &str) -> Result<T, Error> {
-        let answer = self.exchange(Call::read(target)).await?;
+        let target = if self.stale { path::stale(target) } else { target.to_owned() };
+        let answer = self.exchange(Call::read(&target)).await?;
         self.parse(&answer)
     }
 

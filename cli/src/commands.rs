@@ -32,9 +32,11 @@ pub struct Context {
 
 impl Context {
     fn new(global: &Global) -> Result<Self, Error> {
+        let from_env = std::env::var("HOLM_ENDPOINTS").unwrap_or_default();
         let socket = std::env::var_os("HOLM_SOCKET").filter(|path| !path.is_empty()).map(PathBuf::from);
-        let endpoints = Endpoint::choose(&global.endpoints, socket.as_deref())?;
-        Ok(Self { client: Client::new(endpoints), output: Output::new(global.output) })
+        let endpoints = Endpoint::choose(&global.endpoints, &from_env, socket.as_deref())?;
+        let client = Client::new(endpoints).with_stale(global.stale);
+        Ok(Self { client, output: Output::new(global.output) })
     }
 }
 
@@ -44,6 +46,10 @@ impl Context {
 /// Whatever the operator has to know; its exit code is [`Error::exit_code`].
 pub async fn run(cli: Cli) -> Result<(), Error> {
     let global = cli.global;
+    if global.stale && !cli.noun.may_be_stale() {
+        let hint = "it is for `list`, `show`, `explain` and `cluster status`";
+        return Err(Error::usage("--stale does not fit this command", hint));
+    }
     // These need no cluster, and work without one.
     match cli.noun {
         Noun::Completion { shell } => completion::run(shell),

@@ -4,7 +4,7 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use holm_api::Problem;
+use holm_api::{Code, Problem};
 use serde::Serialize;
 
 use crate::args::Format;
@@ -83,7 +83,7 @@ impl Error {
         match self {
             // The reader of our output left, as in `holm vm list | head -1`: nothing is wrong.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
-            Self::Problem(problem) if problem.status >= 500 => 3,
+            Self::Problem(problem) if problem.status >= 500 && problem.code != Code::StorageFull => 3,
             Self::Problem(_) | Self::Failed { .. } | Self::File { .. } | Self::Output(_) => 1,
             Self::Usage { .. } => 2,
             Self::Unreachable { .. } | Self::OutcomeUnknown { .. } => 3,
@@ -156,8 +156,6 @@ impl Error {
 
 #[cfg(test)]
 mod tests {
-    use holm_api::Code;
-
     use super::*;
 
     fn name_taken() -> Error {

@@ -74,7 +74,7 @@ impl Drop for Progress {
 
 #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn bar(what: &str, done: u64, total: u64, elapsed: Duration) -> String {
-    const WIDTH: u64 = 24;
+    const WIDTH: u64 = 16;
     let done = done.min(total);
     let filled = (done * WIDTH).checked_div(total).unwrap_or(WIDTH);
     let filled = usize::try_from(filled).unwrap_or(0);
@@ -102,12 +102,12 @@ mod tests {
     #[test]
     fn a_bar_shows_bytes_rate_and_rest() {
         let text = bar("uploading web", 6 << 20, 12 << 20, Duration::from_secs(3));
-        assert_eq!(text, "uploading web [############............] 6.0 MiB of 12.0 MiB, 2.0 MiB/s, 3s left");
+        assert_eq!(text, "uploading web [########........] 6.0 MiB of 12.0 MiB, 2.0 MiB/s, 3s left");
     }
 
     #[test]
     fn an_empty_or_unstarted_upload_divides_by_nothing() {
-        assert!(bar("x", 0, 0, Duration::ZERO).starts_with("x [########################] 0 B of 0 B"));
+        assert!(bar("x", 0, 0, Duration::ZERO).starts_with("x [################] 0 B of 0 B"));
         assert!(bar("x", 0, 10, Duration::ZERO).ends_with("0 B/s, ? left"));
     }
 }

@@ -6,10 +6,13 @@ pub mod claims;
 pub mod events;
 pub mod faults;
 pub mod fresh;
+pub mod lifetimes;
 pub mod once;
+pub mod power;
 pub mod reads;
 pub mod replicas;
 pub mod settled;
+pub mod spared;
 #[cfg(test)]
 mod testing;
 pub mod vacuity;

@@ -17,6 +17,7 @@ pub mod real;
 pub mod scratch;
 pub mod vms;
 pub mod wait;
+pub mod witness;
 
 pub use client::Client;
 pub use cluster::{Cluster, Setup};

@@ -7,6 +7,7 @@
 pub mod checker;
 pub mod harness;
 pub mod history;
+pub mod matrix;
 pub mod nemesis;
 pub mod report;
 pub mod run;

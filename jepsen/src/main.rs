@@ -7,7 +7,10 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use holm_jepsen::harness::Hypervisor;
-use holm_jepsen::run::{self, Options, Test};
+use holm_jepsen::harness::cluster::isolation_missing;
+use holm_jepsen::matrix::{self, Profile};
+use holm_jepsen::nemesis::{Extent, Nemesis};
+use holm_jepsen::run::{self, Options, Test, Trouble};
 
 /// Real daemons, real faults, and checkers that do not take the daemon's word.
 #[derive(Debug, Parser)]
@@ -21,15 +24,35 @@ struct Cli {
 enum Command {
     /// Run one test.
     Run(Run),
+    /// Run a list of tests, each under some faults, and print a table.
+    Matrix(Matrix),
+}
+
+#[derive(Debug, clap::Args)]
+struct Matrix {
+    #[arg(long, value_enum)]
+    profile: Profile,
+    /// Of the first run; each further one has the next [default: a random one, printed].
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Where the runs' folders are made.
+    #[arg(long, default_value = "target/jepsen", value_name = "DIR")]
+    store: PathBuf,
 }
 
 #[derive(Debug, clap::Args)]
 struct Run {
     #[arg(long, value_enum)]
     test: TestName,
+    /// Other faults than the test's own, on nodes with networks and disks of their own; needs root.
+    #[arg(long, value_enum)]
+    nemesis: Option<Nemesis>,
     /// Faults [default: what the test is specified with].
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     rounds: Option<u64>,
+    /// Goes on for this long instead; at least one fault.
+    #[arg(long, conflicts_with = "rounds", requires = "nemesis")]
+    seconds: Option<u64>,
     /// Fixes every choice of clients and nemesis [default: a random one, printed].
     #[arg(long)]
     seed: Option<u64>,
@@ -48,6 +71,8 @@ enum TestName {
     VmLifecycle,
     /// Read through every node while leaders are killed and come back at once.
     StaleRead,
+    /// Write so much while a node is away that it needs a snapshot when it is back; brings its own faults.
+    CatchUp,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -57,10 +82,49 @@ enum HypervisorName {
 }
 
 fn main() -> ExitCode {
-    let Command::Run(args) = Cli::parse().command;
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("holm-jepsen: {error}");
+            return ExitCode::from(3);
+        }
+    };
+    let work = async {
+        match Cli::parse().command {
+            Command::Run(args) => one(args).await,
+            Command::Matrix(args) => {
+                let seed = args.seed.unwrap_or_else(|| u64::from(rand::random::<u16>()));
+                ExitCode::from(u8::from(!matrix::run(args.profile, seed, &args.store).await))
+            }
+        }
+    };
+    // On Ctrl-C the run is dropped, and with it everything it started.
+    runtime.block_on(async {
+        tokio::select! {
+            code = work => code,
+            _ = interrupted() => {
+                eprintln!("holm-jepsen: interrupted");
+                ExitCode::from(3)
+            }
+        }
+    })
+}
+
+/// SIGINT or SIGTERM.
+async fn interrupted() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let Ok(mut terminate) = signal(SignalKind::terminate()) else { return std::future::pending().await };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminate.recv() => {}
+    }
+}
+
+async fn one(args: Run) -> ExitCode {
     let test = match args.test {
         TestName::VmLifecycle => Test::VmLifecycle,
         TestName::StaleRead => Test::StaleRead,
+        TestName::CatchUp => Test::CatchUp,
     };
     let options = Options {
         rounds: args.rounds.unwrap_or(test.specified_rounds()),
@@ -72,22 +136,18 @@ fn main() -> ExitCode {
         },
         store: args.store,
     };
-    eprintln!("{} with seed {}", test.name(), options.seed);
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            eprintln!("holm-jepsen: {error}");
-            return ExitCode::from(3);
-        }
-    };
-    // On Ctrl-C the run is dropped, and with it everything it started.
-    let report = runtime.block_on(async {
-        tokio::select! {
-            report = run::run(test, &options) => report,
-            _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
-        }
+    let trouble = args.nemesis.map(|nemesis| Trouble {
+        nemesis,
+        extent: args.seconds.map_or(Extent::Rounds(options.rounds), Extent::Seconds),
     });
-    match report {
+    if (trouble.is_some() || test.is_isolated())
+        && let Some(why) = isolation_missing()
+    {
+        eprintln!("SKIPPED: {}: {why}", test.name());
+        return ExitCode::from(3);
+    }
+    eprintln!("{} with seed {}", test.name(), options.seed);
+    match run::run_under(test, &options, trouble).await {
         Ok(report) => {
             print!("{report}");
             match (report.is_valid(), report.is_invalid()) {

@@ -1,8 +1,14 @@
 //! Faults, one kind a file. A nemesis waits for the workload's progress instead of for time to pass, verifies
 //! that each fault took hold, and heals it before the next.
 
+mod choice;
 pub mod kill;
 pub mod leader_restart;
+mod observed;
 mod progress;
+pub mod trouble;
+mod ways;
 
+pub use choice::{Extent, Nemesis};
+pub use observed::Observed;
 pub use progress::Progress;

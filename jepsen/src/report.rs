@@ -7,6 +7,17 @@ use serde::Serialize;
 
 use crate::checker::{Finding, Verdict};
 
+/// A run in numbers.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Counts {
+    pub faults: usize,
+    pub ok: u64,
+    pub fail: u64,
+    pub info: u64,
+    /// Longest time without an acknowledged write.
+    pub unavailable_ms: u64,
+}
+
 /// One run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
@@ -18,6 +29,7 @@ pub struct Report {
     pub verdicts: Vec<Verdict>,
     /// What else was measured, one line each.
     pub figures: Vec<String>,
+    pub counts: Counts,
     /// History, logs and verdicts.
     pub store: PathBuf,
 }

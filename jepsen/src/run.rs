@@ -1,6 +1,7 @@
 //! A run: one test with its parameters, from an empty folder to a report. The clients stop before anything is
 //! judged, the cluster is healed before it is looked at, and whatever happens the logs are kept.
 
+mod catch_up;
 mod stale_read;
 mod vm_lifecycle;
 
@@ -13,9 +14,11 @@ use serde::Serialize;
 
 use crate::checker::{Finding, Verdict};
 use crate::harness::{Cluster, Hypervisor, Setup};
-use crate::history::{Fault, Journal, Operation};
-use crate::nemesis::Progress;
-use crate::report::Report;
+use crate::history::{Fault, Journal, Operation, Outcome};
+use crate::nemesis::trouble::{self, Nature};
+use crate::nemesis::{Extent, Nemesis, Progress};
+use crate::report::{Counts, Report};
+use crate::seed;
 use crate::workload::Target;
 
 /// The tests there are.
@@ -25,6 +28,8 @@ pub enum Test {
     VmLifecycle,
     /// Every node is read while leaders are killed and come back at once.
     StaleRead,
+    /// A node is away until the others have purged the log that it would need.
+    CatchUp,
 }
 
 impl Test {
@@ -32,7 +37,13 @@ impl Test {
         match self {
             Self::VmLifecycle => "vm-lifecycle",
             Self::StaleRead => "stale-read",
+            Self::CatchUp => "catch-up",
         }
+    }
+
+    /// Whether it always needs nodes with networks and disks of their own.
+    pub fn is_isolated(self) -> bool {
+        self == Self::CatchUp
     }
 
     /// Faults that the project's promise is measured by.
@@ -40,6 +51,7 @@ impl Test {
         match self {
             Self::VmLifecycle => 30,
             Self::StaleRead => 20,
+            Self::CatchUp => 2,
         }
     }
 }
@@ -65,29 +77,55 @@ struct Parameters<'a> {
     hypervisor: &'a str,
 }
 
+/// Trouble other than the test's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    pub nemesis: Nemesis,
+    pub extent: Extent,
+}
+
 /// What a test's own part works with.
 struct Running {
     options: Options,
+    trouble: Option<Trouble>,
     cluster: Cluster,
     journal: Arc<Journal>,
 }
 
 /// What a test's own part gives back.
+#[derive(Default)]
 struct Judged {
     verdicts: Vec<Verdict>,
     figures: Vec<String>,
+    counts: Counts,
 }
 
-/// Runs a test.
+/// Runs a test with the faults it is specified with, on loopback.
 ///
 /// # Errors
 /// When the harness itself cannot work: no folder, no program, no cluster.
 pub async fn run(test: Test, options: &Options) -> Result<Report> {
+    run_under(test, options, None).await
+}
+
+/// Runs a test under other trouble, on nodes with networks and disks of their own.
+///
+/// # Errors
+/// As [`run`], and where there can be no such nodes.
+pub async fn run_under(test: Test, options: &Options, trouble: Option<Trouble>) -> Result<Report> {
     let began = Instant::now();
+    let extent = match trouble {
+        None => format!("--rounds {}", options.rounds),
+        Some(Trouble { nemesis, extent: Extent::Rounds(rounds) }) => {
+            format!("--nemesis {} --rounds {rounds}", nemesis.name())
+        }
+        Some(Trouble { nemesis, extent: Extent::Seconds(seconds) }) => {
+            format!("--nemesis {} --seconds {seconds}", nemesis.name())
+        }
+    };
     let command = format!(
-        "cargo run -p holm-jepsen -- run --test {} --rounds {} --seed {} --nodes {} --hypervisor {}",
+        "cargo run -p holm-jepsen -- run --test {} {extent} --seed {} --nodes {} --hypervisor {}",
         test.name(),
-        options.rounds,
         options.seed,
         options.nodes,
         options.hypervisor.as_str()
@@ -103,11 +141,14 @@ pub async fn run(test: Test, options: &Options) -> Result<Report> {
     };
     let journal = Arc::new(Journal::create(&store.join("history.jsonl"), &parameters)?);
     let setup = Setup { nodes: options.nodes, hypervisor: options.hypervisor, search_path: None };
-    let cluster = Cluster::start(&setup).await.context("the cluster did not start")?;
-    let mut context = Running { options: options.clone(), cluster, journal };
+    let isolated = trouble.is_some() || test.is_isolated();
+    let cluster = if isolated { Cluster::start_isolated(&setup).await } else { Cluster::start(&setup).await };
+    let cluster = cluster.context("the cluster did not start")?;
+    let mut context = Running { options: options.clone(), trouble, cluster, journal };
     let judged = match test {
         Test::VmLifecycle => vm_lifecycle::run(&mut context).await,
         Test::StaleRead => stale_read::run(&mut context).await,
+        Test::CatchUp => catch_up::run(&mut context).await,
     };
     context.cluster.save_logs(&store)?;
     let judged = judged.unwrap_or_else(|error| {
@@ -115,19 +156,21 @@ pub async fn run(test: Test, options: &Options) -> Result<Report> {
         let because = format!("{error:#}");
         let finding = Finding::Invalid(vec![because]);
         let verdicts = vec![Verdict { checker: "heals", finding, figures: String::new() }];
-        Judged { verdicts, figures: Vec::new() }
+        Judged { verdicts, ..Judged::default() }
     });
-    let report = Report {
+    let mut report = Report {
         test: test.name(),
         seed: options.seed,
         command,
         took_s: began.elapsed().as_secs_f64(),
         verdicts: judged.verdicts,
         figures: judged.figures,
+        counts: judged.counts,
         store,
     };
     if !report.is_valid() {
         context.cluster.scratch.keep();
+        report.figures.push(format!("the nodes' folders: {}", context.cluster.scratch.path().display()));
     }
     let json = serde_json::to_string_pretty(&report)?;
     std::fs::write(report.store.join("report.json"), json)?;
@@ -157,6 +200,43 @@ impl Running {
     fn progress(&self) -> Progress {
         Progress::new(self.journal.acknowledged())
     }
+
+    /// Faults there should have been.
+    fn expected(&self, happened: &[Fault]) -> u64 {
+        match self.trouble.map(|trouble| trouble.extent) {
+            None => self.options.rounds,
+            Some(Extent::Rounds(rounds)) => rounds,
+            Some(Extent::Seconds(_)) => happened.len().max(1) as u64,
+        }
+    }
+
+    /// Makes this trouble.
+    async fn suffer(&mut self, of: Trouble, happened: &mut trouble::Trouble) -> Result<()> {
+        let progress = self.progress();
+        let mut rng = seed::stream(self.options.seed, "nemesis", 0);
+        let nature = Nature { cluster: &mut self.cluster, journal: &self.journal, progress, rng: &mut rng };
+        trouble::run(nature, of.nemesis, of.extent, happened).await
+    }
+}
+
+/// What a matrix shows of a run.
+fn counts<C, A>(faults: &[Fault], operations: &[Operation<C, A>], is_write: impl Fn(&C) -> bool) -> Counts {
+    let mut counts = Counts { faults: faults.len(), ..Counts::default() };
+    let mut written = Vec::new();
+    for operation in operations {
+        match operation.outcome {
+            Outcome::Ok(_) => counts.ok += 1,
+            Outcome::Fail(_) => counts.fail += 1,
+            Outcome::Info(_) => counts.info += 1,
+        }
+        if operation.outcome.ok().is_some() && is_write(&operation.call) {
+            written.push(operation.completed_ns);
+        }
+    }
+    written.sort_unstable();
+    let longest = written.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
+    counts.unavailable_ms = longest / 1_000_000;
+    counts
 }
 
 /// From each fault to the first acknowledgement of a write that was sent after it.

@@ -2,6 +2,7 @@
 //! attempt is recorded as an operation of its own; what is retried is retried under its old key.
 
 pub mod flavor_set;
+pub mod power;
 pub mod vm_lifecycle;
 
 use std::time::Duration;
@@ -24,9 +25,7 @@ struct Nodes(Vec<(String, Client)>);
 
 impl Nodes {
     fn new(targets: &[Target]) -> Self {
-        Self(
-            targets.iter().map(|target| (target.node.clone(), Client::new(target.address))).collect(),
-        )
+        Self(targets.iter().map(|target| (target.node.clone(), Client::new(target.address))).collect())
     }
 
     fn pick(&mut self, rng: &mut StdRng) -> &mut (String, Client) {

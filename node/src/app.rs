@@ -1,9 +1,10 @@
 //! What the daemon's parts share: the replicated state's handle, the hypervisor, the image store.
 
 use std::error::Error;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 /// Made once, by the wiring.
@@ -14,7 +15,8 @@ pub struct App {
     pub started_at: std::time::Instant,
     /// Cancelled when the daemon stops: answers without an end are ended then.
     pub stopping: CancellationToken,
-    caught_up: AtomicBool,
+    caught_up: watch::Sender<bool>,
+    hold: PathBuf,
 }
 
 /// The app as handlers and tasks hold it.
@@ -26,6 +28,7 @@ impl App {
         raft: holm_raft::handle::Handle,
         hypervisor: Arc<dyn holm_vmm::hypervisor::Hypervisor>,
         images: Arc<holm_vmm::image_store::ImageStore>,
+        run_dir: &Path,
     ) -> Self {
         Self {
             raft,
@@ -33,18 +36,29 @@ impl App {
             images,
             started_at: std::time::Instant::now(),
             stopping: CancellationToken::new(),
-            caught_up: AtomicBool::new(false),
+            caught_up: watch::Sender::new(false),
+            hold: crate::guests::hold_file(run_dir),
         }
     }
 
     /// Whether a linearizable read has succeeded since this process started.
     pub fn caught_up(&self) -> bool {
-        self.caught_up.load(Ordering::Acquire)
+        *self.caught_up.borrow()
+    }
+
+    /// The same, to be waited for.
+    pub fn watch_caught_up(&self) -> watch::Receiver<bool> {
+        self.caught_up.subscribe()
     }
 
     /// A linearizable read has succeeded.
     pub fn set_caught_up(&self) {
-        self.caught_up.store(true, Ordering::Release);
+        self.caught_up.send_replace(true);
+    }
+
+    /// Whether the guests of this host are held off for its shutdown.
+    pub fn held(&self) -> bool {
+        self.hold.exists()
     }
 
     /// Whether the cluster said that this node is no longer a member.

@@ -26,6 +26,8 @@ pub enum Command {
     Run(Run),
     /// Power off every guest of this host, for its shutdown; the daemon need not run.
     StopGuests(StopGuests),
+    /// Let guests start again that `stop-guests` holds off; a boot does the same.
+    AllowGuests(AllowGuests),
     /// The process that parents one VM; started by the daemon.
     #[command(hide = true, disable_help_flag = true)]
     Shim(Shim),
@@ -54,6 +56,9 @@ pub struct Node {
     /// How others reach the REST service [default: the listen address].
     #[arg(long, value_name = "HOST:PORT")]
     pub api_advertise: Option<String>,
+    /// Where sockets live; short, on tmpfs, one for each node.
+    #[arg(long, env = "HOLMD_RUN_DIR", default_value = "/run/holm", value_name = "DIR")]
+    pub run_dir: PathBuf,
     /// Listen beyond loopback although nothing is encrypted or authenticated yet.
     #[arg(long, env = "HOLMD_INSECURE")]
     pub insecure: bool,
@@ -100,6 +105,9 @@ pub struct Run {
     /// Overrides `log.level` of holmd.toml.
     #[arg(long, env = "HOLMD_LOG", value_name = "FILTER")]
     pub log: Option<String>,
+    /// The data directory was moved here from another machine, and is used nowhere else any more. Needed once.
+    #[arg(long)]
+    pub moved: bool,
 }
 
 /// `holmd stop-guests`
@@ -114,6 +122,17 @@ pub struct StopGuests {
     /// Guests that do not answer the power button are switched off after this long.
     #[arg(long, default_value_t = 60, value_name = "SECONDS")]
     pub timeout: u32,
+}
+
+/// `holmd allow-guests`
+#[derive(Debug, Args)]
+pub struct AllowGuests {
+    /// Data directory of the node.
+    #[arg(long, env = "HOLMD_DATA_DIR", default_value = "/var/lib/holm", value_name = "DIR")]
+    pub data_dir: PathBuf,
+    /// Overrides `run_dir` of holmd.toml.
+    #[arg(long, env = "HOLMD_RUN_DIR", value_name = "DIR")]
+    pub run_dir: Option<PathBuf>,
 }
 
 /// `holmd shim`

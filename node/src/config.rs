@@ -1,10 +1,13 @@
 //! The daemon's settings: `holmd.toml` in the data directory, overridden by environment, overridden by
 //! flags. Unknown keys are refused; every value is checked before anything starts.
 
+use std::fs::File;
+use std::io::Write;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
+use holm_model::Reason;
 use serde::{Deserialize, Serialize};
 
 /// Name of the file in the data directory.
@@ -159,7 +162,7 @@ pub enum Error {
     )]
     Insecure { field: &'static str, address: SocketAddr },
     #[error(
-        "{field} would be told to other nodes as {address}, which they cannot reach: set {field}.advertise"
+        "{field} would be told to other nodes as {address}, which they cannot reach: give --{field}-advertise, or set {field}.advertise in holmd.toml"
     )]
     Unreachable { field: &'static str, address: String },
     #[error("{field}: {message}")]
@@ -178,7 +181,7 @@ impl Config {
         toml::from_str(&text).map_err(|source| Error::Parse { path, source: Box::new(source) })
     }
 
-    /// Writes `<data_dir>/holmd.toml`.
+    /// Writes `<data_dir>/holmd.toml`, durably: a node that lost it to a power cut would not start again.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -186,7 +189,7 @@ impl Config {
         let path = data_dir.join(FILE);
         let text = toml::to_string_pretty(self)
             .map_err(|e| Error::Invalid { field: "holmd.toml", message: e.to_string() })?;
-        std::fs::write(&path, text).map_err(|source| Error::Write { path, source })
+        replace(&path, text.as_bytes()).map_err(|source| Error::Write { path, source })
     }
 
     /// Checks what can be checked without starting anything.
@@ -194,8 +197,10 @@ impl Config {
     /// # Errors
     /// Names the field and the fix.
     pub fn check(&self) -> Result<(), Error> {
-        holm_model::limits::name("name", &self.name)
-            .map_err(|reason| Error::Invalid { field: "name", message: reason.to_string() })?;
+        holm_model::limits::name("name", &self.name).map_err(|reason| match reason {
+            Reason::Invalid { message, .. } => Error::Invalid { field: "name", message },
+            other => Error::Invalid { field: "name", message: other.to_string() },
+        })?;
         for (field, service) in [("peer", &self.peer), ("api", &self.api)] {
             if !service.listen.ip().is_loopback() && !self.insecure {
                 return Err(Error::Insecure { field, address: service.listen });
@@ -219,6 +224,15 @@ impl Config {
                 return Err(Error::Invalid { field, message });
             }
         }
+        if self.peer.listen == self.api.listen {
+            let message =
+                format!("is {}, the address of the peer service too: give each its own", self.api.listen);
+            return Err(Error::Invalid { field: "api.listen", message });
+        }
+        if let Some(firmware) = self.hypervisor.firmware.as_ref().filter(|firmware| !firmware.is_file()) {
+            let message = format!("there is no file {}", firmware.display());
+            return Err(Error::Invalid { field: "hypervisor.firmware", message });
+        }
         // sockaddr_un holds 108 bytes; a VM's sockets need room below.
         if self.run_dir.as_os_str().len() > 60 {
             let message = "is too long for Unix sockets below it, use at most 60 bytes".to_owned();
@@ -226,6 +240,16 @@ impl Config {
         }
         Ok(())
     }
+}
+
+/// The old content or the new, whatever moment the power fails.
+fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let temporary = path.with_extension("tmp");
+    let mut file = File::create(&temporary)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    std::fs::rename(&temporary, path)?;
+    path.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all())
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ pub mod guests;
 pub mod http;
 pub mod leader;
 pub mod lifecycle;
+pub mod listen;
 pub mod peer;
 pub mod systemd;
 pub mod wiring;

@@ -14,6 +14,7 @@ fn main() -> ExitCode {
         Command::Join(args) => lifecycle::join(args),
         Command::Run(args) => wiring::run(args),
         Command::StopGuests(args) => guests::stop(args),
+        Command::AllowGuests(args) => guests::allow(&args),
         // Single-threaded, before any runtime exists; does not return.
         Command::Shim(args) => holm_vmm::shim::main(args.args),
         Command::TestGuest(args) => write_test_guest(&args),

@@ -2,10 +2,12 @@
 //! read it, then the agent. A stop leaves running VMs alone.
 
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::panic::AssertUnwindSafe;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use futures::FutureExt;
 use holm_vmm::cloud_hypervisor::{CloudHypervisor, Settings, ShimCommand, detect};
 use holm_vmm::hypervisor::Hypervisor;
 use holm_vmm::image_store::ImageStore;
@@ -23,18 +25,22 @@ use crate::agent::vms;
 use crate::app::{App, Shared};
 use crate::cli::Run;
 use crate::config::{Config, HypervisorChoice};
-use crate::{event_log, http, leader, systemd};
+use crate::{event_log, http, leader, listen, systemd};
 
 /// `holmd run`: runs until SIGTERM or SIGINT.
 ///
 /// # Errors
 /// When something needed cannot be started; the message says what and what to do.
-pub fn run(args: Run) -> Result<()> {
+pub fn run(mut args: Run) -> Result<()> {
+    // Shims get these paths, and start elsewhere.
+    args.data_dir = std::path::absolute(&args.data_dir)?;
+    args.run_dir = args.run_dir.map(std::path::absolute).transpose()?;
     let data_dir = args.data_dir.clone();
+    let moved = args.moved;
     let config = configuration(args)?;
     init_log(&config);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let result = runtime.block_on(serve(config, &data_dir));
+    let result = runtime.block_on(serve(config, &data_dir, moved));
     runtime.shutdown_timeout(std::time::Duration::from_secs(2));
     result
 }
@@ -58,7 +64,7 @@ fn configuration(args: Run) -> Result<Config> {
 fn init_log(config: &Config) {
     use crate::config::LogFormat;
     // Libraries repeat themselves while a peer is away; a filter that names them overrides this.
-    let quiet = "openraft=error,tarpc=error,sled=warn";
+    let quiet = "openraft=error,tarpc=off,sled=warn";
     let filter = tracing_subscriber::EnvFilter::try_new(format!("{quiet},{}", config.log.level))
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(format!("{quiet},info")));
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
@@ -68,7 +74,7 @@ fn init_log(config: &Config) {
     }
 }
 
-async fn serve(config: Config, data_dir: &Path) -> Result<()> {
+async fn serve(config: Config, data_dir: &Path, moved: bool) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     std::fs::create_dir_all(&config.run_dir)
@@ -82,10 +88,11 @@ async fn serve(config: Config, data_dir: &Path) -> Result<()> {
         data_dir: data_dir.to_owned(),
         listen: config.peer.listen,
         advertise: config.peer.advertised(),
+        moved,
         timing: holm_raft::Timing::default(),
     })
     .await?;
-    let app: Shared = Arc::new(App::new(raft, hypervisor, images));
+    let app: Shared = Arc::new(App::new(raft, hypervisor, images, &config.run_dir));
     tracing::info!(
         node = %app.raft.node_id(),
         name = config.name,
@@ -100,8 +107,9 @@ async fn serve(config: Config, data_dir: &Path) -> Result<()> {
     let socket = config.run_dir.join("api.sock");
     start_http(&app, api, &socket, &stop, &tasks)?;
     start_agent(&app, &config, data_dir, &stop, &tasks)?;
-    tasks.spawn(leader::run(app.raft.clone(), stop.clone()));
-    tasks.spawn(event_log::run(app.raft.clone(), stop.clone()));
+    essential(&tasks, &stop, "leader", leader::run(app.raft.clone(), stop.clone()));
+    essential(&tasks, &stop, "event log", event_log::run(app.raft.clone(), stop.clone()));
+    tasks.spawn(say_if_removed(app.clone(), data_dir.to_owned()));
     systemd::notify("READY=1");
 
     tokio::select! {
@@ -158,26 +166,63 @@ fn start_http(
     stop: &CancellationToken,
     tasks: &TaskTracker,
 ) -> Result<()> {
-    // A socket left by a process that was killed; nobody listens on it, the data directory is locked.
+    if std::os::unix::net::UnixStream::connect(socket).is_ok() {
+        bail!(
+            "another daemon uses {}: give each node on a machine its own --run-dir",
+            socket.parent().unwrap_or(socket).display()
+        );
+    }
+    // Left by a process that was killed.
     let _ = std::fs::remove_file(socket);
     let local =
         UnixListener::bind(socket).with_context(|| format!("cannot listen on {}", socket.display()))?;
     std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600))?;
     let router = http::router(app.clone());
     let (tcp, unix) = (router.clone(), router);
-    let stopped = |stop: &CancellationToken| stop.clone().cancelled_owned();
-    let (on_tcp, on_unix) = (stopped(stop), stopped(stop));
-    tasks.spawn(async move {
-        if let Err(error) = axum::serve(api, tcp).with_graceful_shutdown(on_tcp).await {
-            tracing::error!(%error, "the REST service ended");
-        }
-    });
-    tasks.spawn(async move {
-        if let Err(error) = axum::serve(local, unix).with_graceful_shutdown(on_unix).await {
-            tracing::error!(%error, "the local REST service ended");
-        }
-    });
+    let limits = listen::Limits::default();
+    essential(tasks, stop, "REST", listen::serve(api, tcp, limits, stop.clone()));
+    essential(tasks, stop, "local REST", listen::serve(local, unix, limits, stop.clone()));
     Ok(())
+}
+
+/// A task without which the daemon is a zombie that answers: should it end or panic, the process ends too, so
+/// that the service manager starts a whole one. Running VMs do not notice.
+fn essential(
+    tasks: &TaskTracker,
+    stop: &CancellationToken,
+    name: &'static str,
+    task: impl Future<Output = ()> + Send + 'static,
+) {
+    let stop = stop.clone();
+    tasks.spawn(async move {
+        let ended = AssertUnwindSafe(task).catch_unwind().await;
+        if !stop.is_cancelled() {
+            let how = if ended.is_err() { "panicked" } else { "ended" };
+            tracing::error!(
+                task = name,
+                how,
+                "the daemon cannot go on and exits; running VMs are left alone"
+            );
+            std::process::exit(holm_raft::EXIT_CODE);
+        }
+    });
+}
+
+/// A removed node can do nothing more: whoever reads its log should know, and know the way back.
+async fn say_if_removed(app: Shared, data_dir: PathBuf) {
+    let mut status = app.raft.status();
+    let removed = tokio::select! {
+        () = app.stopping.cancelled() => return,
+        removed = status.wait_for(|status| status.removed) => removed.is_ok(),
+    };
+    if removed {
+        tracing::error!(
+            "this node was removed from the cluster and starts nothing any more; to make this host a new member, \
+             stop the daemon, move {} away and run `holmd join`",
+            data_dir.display()
+        );
+        systemd::notify("STATUS=removed from the cluster");
+    }
 }
 
 fn start_agent(
@@ -200,8 +245,8 @@ fn start_agent(
     let images = Images::new(app.clone());
     tasks.spawn(adopt::tell(app.clone()));
     tasks.spawn(vms::catch_up(app.clone(), stop.clone()));
-    tasks.spawn(node_report::run(app.clone(), here, stop.clone()));
-    tasks.spawn(images::run(images.clone(), stop.clone()));
-    tasks.spawn(vms::run(app.clone(), images, boot_id, stop.clone()));
+    essential(tasks, stop, "node report", node_report::run(app.clone(), here, stop.clone()));
+    essential(tasks, stop, "images", images::run(images.clone(), stop.clone()));
+    essential(tasks, stop, "VMs", vms::run(app.clone(), images, boot_id, stop.clone()));
     Ok(())
 }

@@ -211,6 +211,9 @@ fn requests_as_such() -> Vec<Case> {
         header("if-match", "7", "If-Match"),
         header("if-match", "*", "If-Match"),
         header("holm-seen", "soon", "Holm-Seen"),
+        header("holm-seen", "999999999", "Holm-Seen"),
+        Case::post("/v1/flavors", flavor("other", 1, 64, 0), 400, "invalid_header", Some("Holm-Seen"))
+            .header("holm-seen", "18446744073709551615"),
         header("holm-project", "other", "Holm-Project"),
         header("idempotency-key", &"k".repeat(129), "Idempotency-Key"),
         header("idempotency-key", "two words", "Idempotency-Key"),
@@ -241,6 +244,8 @@ fn images() -> Vec<Case> {
         upload("name=a&kind=kernel", 422, "checksum_mismatch", Some("Holm-Sha256"))
             .header("holm-sha256", SHA_OF_NOTHING),
         upload("name=a&kind=kernel", 400, "invalid_header", Some("Holm-Sha256")).header("holm-sha256", "abc"),
+        upload("name=a&kind=kernel", 400, "invalid_header", Some("Holm-Seen"))
+            .header("holm-seen", "999999999"),
         upload("name=a&kind=kernel", 422, "invalid_field", Some("kind")).bytes("not a kernel"),
         upload("name=a&kind=kernel", 422, "invalid_field", Some("body")).bytes(""),
         upload("name=guest&kind=kernel", 409, "name_taken", Some("name")).bytes(vec![0; 4 << 20]),

@@ -59,7 +59,15 @@ async fn a_repeated_write_has_one_effect_and_the_first_answer() {
     let late = keyed(&daemon, Method::POST, "/v1/vms", "k1", &vm("web")).await.expect(404);
     assert!(late.json["detail"].as_str().is_some_and(|detail| detail.contains("deleted since")));
 
-    // A refusal is not remembered: the same request may be right later.
+    // A refusal by the cluster stands, for its key, when what it was about has changed.
+    let small = json!({"name": "small", "vcpus": 1, "memory_mib": 64});
+    let taken = keyed(&daemon, Method::POST, "/v1/flavors", "k6", &small).await.expect(409);
+    daemon.send(Method::DELETE, "/v1/flavors/small", &[], Default::default()).await.expect(202);
+    let again = keyed(&daemon, Method::POST, "/v1/flavors", "k6", &small).await.expect(409);
+    assert_eq!((taken.header("holm-duplicate"), again.header("holm-duplicate")), ("", "true"));
+    keyed(&daemon, Method::POST, "/v1/flavors", "k7", &small).await.expect(201);
+
+    // One that this node made by itself is not remembered: the same request may be right later.
     keyed(&daemon, Method::POST, "/v1/vms", "k4", &json!({"name": "b", "flavor": "big", "image": "guest"}))
         .await
         .expect(422);

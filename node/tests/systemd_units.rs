@@ -35,6 +35,7 @@ fn guests_are_stopped_at_host_shutdown_only() {
     let unit = unit("holm-guests.service");
     assert_eq!(unit["ExecStop"], ["/usr/local/bin/holmd stop-guests"]);
     assert_eq!(unit["RemainAfterExit"], ["yes"]);
+    assert_eq!(unit["RefuseManualStop"], ["yes"]);
     assert!(unit["After"][0].contains("holmd.service"), "stopped before the daemon");
     for binding in ["Requires", "BindsTo", "PartOf", "Requisite"] {
         assert!(!unit.contains_key(binding), "{binding} would stop guests with the daemon");

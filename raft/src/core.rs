@@ -53,6 +53,12 @@ impl Core {
         self.is_stopping() || self.peers.told_removed()
     }
 
+    /// For a task whose source has dried up because Raft ended: [`crate::status::watch`] finds out why and ends the
+    /// process, so this one has only to wait.
+    pub(crate) async fn await_the_end(&self) {
+        std::future::pending().await
+    }
+
     /// The applied state, as of now.
     pub(crate) fn state(&self) -> Arc<Published> {
         Arc::clone(&self.published.borrow())
@@ -115,7 +121,9 @@ impl Core {
             }
             // The period covers leadership lost meanwhile.
             let pause = Duration::from_millis(20);
-            let _ = tokio::time::timeout(pause, published.changed()).await;
+            if let Ok(Err(_)) = tokio::time::timeout(pause, published.changed()).await {
+                return false;
+            }
         }
     }
 
@@ -130,8 +138,27 @@ impl Core {
     }
 }
 
+/// When a wait of `timeout` is over. A time-out may come from outside and be any number; nothing waits for longer
+/// than a day.
+pub(crate) fn deadline_after(timeout: Duration) -> Instant {
+    const LONGEST: Duration = Duration::from_secs(86_400);
+    Instant::now() + timeout.min(LONGEST)
+}
+
 /// The leader's clock, for people to read.
 pub(crate) fn now() -> Timestamp {
     let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     Timestamp(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn any_number_is_a_time_out() {
+        assert!(deadline_after(Duration::MAX) > Instant::now() + Duration::from_secs(3_600));
+        assert!(deadline_after(Duration::from_millis(u64::MAX)) > Instant::now());
+        assert!(deadline_after(Duration::ZERO) <= Instant::now());
+    }
 }

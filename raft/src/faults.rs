@@ -11,11 +11,18 @@ mod planted {
 
     static SKIP_SYNC: AtomicBool = AtomicBool::new(false);
     static WHOLE_VALUES: AtomicBool = AtomicBool::new(false);
+    static FAIL_SYNC: AtomicBool = AtomicBool::new(false);
     static PANIC_IN_APPLY: AtomicBool = AtomicBool::new(false);
+    static PANIC_IN_A_TASK: AtomicBool = AtomicBool::new(false);
 
     /// From now on this process flushes without fsync.
     pub fn skip_sync() {
         SKIP_SYNC.store(true, Ordering::Relaxed);
+    }
+
+    /// The next fsync fails; those after it do not, as the kernel has it.
+    pub fn fail_next_sync() {
+        FAIL_SYNC.store(true, Ordering::Relaxed);
     }
 
     /// From now on this process writes values unsplit and ignores blob files.
@@ -26,6 +33,11 @@ mod planted {
     /// From now on every entry this process applies panics.
     pub fn panic_in_apply() {
         PANIC_IN_APPLY.store(true, Ordering::Relaxed);
+    }
+
+    /// The task that follows the members panics at its next look.
+    pub fn panic_in_a_task() {
+        PANIC_IN_A_TASK.store(true, Ordering::Relaxed);
     }
 
     /// Ends Raft's core by a panic.
@@ -49,6 +61,13 @@ mod planted {
         SKIP_SYNC.load(Ordering::Relaxed)
     }
 
+    pub(crate) fn after_sync() -> std::io::Result<()> {
+        match FAIL_SYNC.swap(false, Ordering::Relaxed) {
+            true => Err(std::io::Error::other("planted in the fsync")),
+            false => Ok(()),
+        }
+    }
+
     pub(crate) fn keeps_values_whole() -> bool {
         WHOLE_VALUES.load(Ordering::Relaxed)
     }
@@ -56,13 +75,18 @@ mod planted {
     pub(crate) fn before_apply() {
         assert!(!PANIC_IN_APPLY.load(Ordering::Relaxed), "planted in apply");
     }
+
+    pub(crate) fn in_a_task() {
+        assert!(!PANIC_IN_A_TASK.load(Ordering::Relaxed), "planted in a task");
+    }
 }
 
 #[cfg(feature = "planted-faults")]
-pub(crate) use planted::{before_apply, keeps_values_whole, skips_sync};
+pub(crate) use planted::{after_sync, before_apply, in_a_task, keeps_values_whole, skips_sync};
 #[cfg(feature = "planted-faults")]
 pub use planted::{
-    commit_entry_of_the_future, keep_values_whole, panic_in_apply, panic_in_core, skip_sync, stop_abruptly,
+    commit_entry_of_the_future, fail_next_sync, keep_values_whole, panic_in_a_task, panic_in_apply,
+    panic_in_core, skip_sync, stop_abruptly,
 };
 
 #[cfg(not(feature = "planted-faults"))]
@@ -71,12 +95,18 @@ mod none {
         false
     }
 
+    pub(crate) const fn after_sync() -> std::io::Result<()> {
+        Ok(())
+    }
+
     pub(crate) const fn keeps_values_whole() -> bool {
         false
     }
 
     pub(crate) const fn before_apply() {}
+
+    pub(crate) const fn in_a_task() {}
 }
 
 #[cfg(not(feature = "planted-faults"))]
-pub(crate) use none::{before_apply, keeps_values_whole, skips_sync};
+pub(crate) use none::{after_sync, before_apply, in_a_task, keeps_values_whole, skips_sync};

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use holm_model::{Actor, Command, Incarnation, NodeId, Proposal, Reply, State};
+use holm_model::{Actor, Command, NodeId, Proposal, Reply, State};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::core::Core;
+use crate::core::{Core, deadline_after};
 use crate::guarded::Guarded;
 use crate::identity::Identity;
 use crate::peers::Lane;
@@ -111,11 +111,6 @@ impl Handle {
         self.core.node()
     }
 
-    /// This run of this process.
-    pub fn incarnation(&self) -> Incarnation {
-        self.core.incarnation
-    }
-
     /// Where peers are served, with the port that was taken.
     pub fn peer_addr(&self) -> SocketAddr {
         self.peer_addr
@@ -153,7 +148,7 @@ impl Handle {
     /// # Errors
     /// When no quorum confirms it, or this replica lags, until `timeout`.
     pub async fn read(&self, timeout: Duration) -> Result<Arc<Published>, ReadError> {
-        let deadline = Instant::now() + timeout;
+        let deadline = deadline_after(timeout);
         let index = loop {
             let why = match tokio::time::timeout_at(deadline, self.read_index(deadline)).await {
                 Ok(Ok(index)) => break index,
@@ -210,13 +205,6 @@ impl Handle {
     /// See [`TransferError`].
     pub async fn transfer_leadership(&self, to: Option<NodeId>) -> Result<NodeId, TransferError> {
         self.core.transfer_leadership(to).await
-    }
-
-    /// Begins a snapshot; [`RaftStatus::snapshot_index`] tells when it is there.
-    pub async fn trigger_snapshot(&self) {
-        if let Err(error) = self.core.raft.trigger().snapshot().await {
-            tracing::warn!(%error, "cannot begin a snapshot");
-        }
     }
 
     /// Hands over leadership if it can, makes everything durable and ends all tasks. Answers when the data

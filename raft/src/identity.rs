@@ -14,6 +14,7 @@ use crate::durable;
 
 const FILE: &str = "node.json";
 const FORMAT: u32 = 1;
+const MACHINE_ID: &str = "/etc/machine-id";
 
 /// What `node.json` says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +23,9 @@ pub struct Identity {
     pub cluster: ClusterId,
     pub node: NodeId,
     pub name: String,
+    /// The machine it was last started on; none if that could not be told. See [`Self::settle`].
+    #[serde(default)]
+    pub(crate) machine: Option<String>,
     /// On the first node: what its first start proposes. Kept, so that a start cut short is repeated.
     pub bootstrap: Option<InitCluster>,
     /// What the store must at least contain.
@@ -52,16 +56,27 @@ pub enum Error {
     Missing(PathBuf),
     #[error("there is already a node in {}: start it with `holmd run`, or choose another data directory", .0.display())]
     Exists(PathBuf),
+    #[error(
+        "{} was last used on another machine ({found}; this is {here}). If it was copied, do not start it: two nodes of \
+         one id break what the cluster was promised. If it was moved, and runs nowhere else any more, start it once with \
+         `holmd run --moved`", path.display()
+    )]
+    Elsewhere { path: PathBuf, found: String, here: String },
     #[error("{field}: {message}")]
     Invalid { field: &'static str, message: String },
     #[error(transparent)]
     Store(#[from] crate::store::Error),
+    #[error(transparent)]
+    Snapshot(#[from] crate::snapshot::Error),
 }
 
 /// What to do when a node's own data cannot be trusted any more.
 pub(crate) const REJOIN: &str = "this node must not start from it, as it could break promises it made to the \
-     cluster. To come back as a new member: remove this node with `holm node delete`, move the data directory away, and run \
+     cluster. To come back as a new member: remove this node with `holm node remove`, move the data directory away, and run \
      `holmd join`";
+
+/// What to do with a data directory that has parts of a node, but no `node.json`.
+pub(crate) const HELD_A_NODE: &str = "it held a node once. Move it away, or choose another data directory";
 
 impl Identity {
     pub(crate) fn new(
@@ -70,7 +85,15 @@ impl Identity {
         name: String,
         bootstrap: Option<InitCluster>,
     ) -> Self {
-        Self { format: FORMAT, cluster, node, name, bootstrap, bounds: Bounds::default() }
+        Self {
+            format: FORMAT,
+            cluster,
+            node,
+            name,
+            machine: machine_id(),
+            bootstrap,
+            bounds: Bounds::default(),
+        }
     }
 
     /// Reads the identity in `data_dir`.
@@ -94,6 +117,33 @@ impl Identity {
         Ok(identity)
     }
 
+    /// Binds this identity to the machine `here`, if it is not yet, or was `moved` there. A copied data directory
+    /// would be a second node of the same id, with a vote and VMs of its own. Answers whether anything changed.
+    ///
+    /// # Errors
+    /// When it is bound to another machine.
+    pub(crate) fn settle(
+        &mut self,
+        data_dir: &Path,
+        here: Option<String>,
+        moved: bool,
+    ) -> Result<bool, Error> {
+        let Some(here) = here else {
+            tracing::warn!("{MACHINE_ID} has no id: whether this node's data was copied cannot be told");
+            return Ok(false);
+        };
+        match &self.machine {
+            Some(found) if *found == here => return Ok(false),
+            Some(found) if !moved => {
+                return Err(Error::Elsewhere { path: data_dir.to_owned(), found: found.clone(), here });
+            }
+            Some(_) => tracing::info!(machine = here, "the node has moved to this machine"),
+            None => {}
+        }
+        self.machine = Some(here);
+        Ok(true)
+    }
+
     /// Whether `data_dir` already holds a node.
     pub(crate) fn exists(data_dir: &Path) -> bool {
         data_dir.join(FILE).exists()
@@ -105,6 +155,14 @@ impl Identity {
         let bytes = serde_json::to_vec_pretty(self).expect("plain data always encodes into memory");
         durable::replace(&path, &bytes).map_err(|source| Error::Write(path, source))
     }
+}
+
+/// This machine, or container; none where nothing names it.
+pub(crate) fn machine_id() -> Option<String> {
+    let id = fs::read_to_string(MACHINE_ID).ok()?;
+    let id = id.trim();
+    // systemd writes the word while a machine boots for the first time.
+    (!id.is_empty() && id != "uninitialized").then(|| id.to_owned())
 }
 
 #[cfg(test)]
@@ -120,6 +178,23 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         identity().save(dir.path()).unwrap();
         assert_eq!(Identity::load(dir.path()).unwrap(), identity());
+    }
+
+    #[test]
+    fn it_is_used_on_one_machine_unless_it_was_moved() {
+        let dir = Path::new("/data");
+        let here = |name: &str| Some(name.to_owned());
+        let mut identity = Identity { machine: None, ..identity() };
+        assert!(!identity.settle(dir, None, false).unwrap());
+        assert!(identity.settle(dir, here("a"), false).unwrap(), "bound where it is first started");
+        assert!(!identity.settle(dir, here("a"), false).unwrap());
+        assert!(!identity.settle(dir, here("a"), true).unwrap());
+        let error = identity.settle(dir, here("b"), false).unwrap_err().to_string();
+        assert!(error.contains("/data was last used on another machine (a; this is b)"), "{error}");
+        assert!(error.contains("holmd run --moved"), "{error}");
+        assert!(!identity.settle(dir, None, false).unwrap(), "nothing to compare with");
+        assert!(identity.settle(dir, here("b"), true).unwrap());
+        assert!(identity.settle(dir, here("a"), false).is_err(), "where it came from");
     }
 
     #[test]

@@ -7,15 +7,16 @@ use std::path::Path;
 use std::time::Duration;
 
 use holm_model::command::{AddNode, InitCluster};
-use holm_model::{ClusterId, NodeId, limits};
+use holm_model::{Actor, ClusterId, Command, Entry, NodeId, Proposal, Reply, Revision, State, limits};
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
+use crate::core::{deadline_after, now};
 use crate::durable;
 use crate::identity::{Error as IdentityError, Identity};
 use crate::peers::{connect, context};
 use crate::rpc::{JoinRefused, JoinRequest, Joined};
-use crate::store;
+use crate::{snapshot, store};
 
 /// Holds the token of a join that is under way, so that a second attempt is the same attempt.
 const TOKEN_FILE: &str = "join.json";
@@ -48,7 +49,6 @@ pub fn init_cluster(
 ) -> Result<Identity, IdentityError> {
     check_name("cluster name", cluster_name)?;
     check(node_name, peer_addr, api_addr)?;
-    prepare(data_dir)?;
     let cluster = ClusterId(Uuid::new_v4());
     let first_node = AddNode {
         name: node_name.to_owned(),
@@ -56,10 +56,25 @@ pub fn init_cluster(
         api_addr: api_addr.to_owned(),
     };
     let init = InitCluster { cluster, name: cluster_name.to_owned(), first_node };
+    rehearse(&init)?;
+    prepare(data_dir)?;
     let identity = Identity::new(cluster, NodeId(1), node_name.to_owned(), Some(init));
     store::create(data_dir, &identity)?;
     identity.save(data_dir)?;
     Ok(identity)
+}
+
+/// The first start proposes `init`, where a refusal would reach nobody: so apply has its say here.
+fn rehearse(init: &InitCluster) -> Result<(), IdentityError> {
+    let actor = Actor { name: "init".to_owned(), project: String::new() };
+    let command = Command::InitCluster(init.clone());
+    let proposal = Proposal { key: None, seen: Revision(0), actor, command };
+    match holm_model::apply(&mut State::default(), &Entry { at: now(), proposal }).reply {
+        Reply::Rejected(reason) => {
+            Err(IdentityError::Invalid { field: "first node", message: reason.to_string() })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Asks the members at `seeds`, in turn until `timeout`, for a place in their cluster.
@@ -92,7 +107,7 @@ pub async fn join_cluster(
 }
 
 async fn ask(seeds: &[String], request: &JoinRequest, timeout: Duration) -> Result<Joined, Error> {
-    let deadline = Instant::now() + timeout;
+    let deadline = deadline_after(timeout);
     let mut why = "no address of a member was given".to_owned();
     loop {
         for seed in seeds {
@@ -152,6 +167,9 @@ fn prepare(data_dir: &Path) -> Result<(), IdentityError> {
     if Identity::exists(data_dir) {
         return Err(IdentityError::Exists(data_dir.to_owned()));
     }
+    // Before a member is asked, which would give away a place.
+    snapshot::refuse_leftover(data_dir)?;
+    store::clear_unused(data_dir)?;
     fs::create_dir_all(data_dir)
         .and_then(|()| durable::sync_parent(data_dir))
         .map_err(|source| IdentityError::Write(data_dir.to_owned(), source))

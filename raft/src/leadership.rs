@@ -30,19 +30,20 @@ pub(crate) async fn run(core: Arc<Core>) {
             continue;
         }
         if metrics.changed().await.is_err() {
-            return;
+            return core.await_the_end().await;
         }
     }
 }
 
 /// One try; refused by the lease of the old leader, or by a newer leader, it is repeated while still leader.
 async fn begin(core: &Core, term: u64) {
-    if let Some(init) = core.identity.bootstrap.clone() {
+    let uninitialised = || core.state().state.cluster.is_none();
+    if let Some(init) = core.identity.bootstrap.clone().filter(|_| uninitialised()) {
         // Everything committed by earlier leaders is applied once an entry of this term is.
         if !commit(core, None).await {
             return;
         }
-        if core.state().state.cluster.is_none() && !commit(core, Some(Command::InitCluster(init))).await {
+        if uninitialised() && !commit(core, Some(Command::InitCluster(init))).await {
             return;
         }
     }

@@ -6,15 +6,19 @@ mod durable;
 mod fatal;
 #[cfg_attr(not(feature = "planted-faults"), doc(hidden))]
 pub mod faults;
+#[cfg(test)]
+mod golden;
 mod guarded;
 pub mod handle;
 pub mod identity;
 pub mod join;
 mod leadership;
 mod member;
+mod membership;
 mod network;
 mod peers;
 mod propose;
+mod reserve;
 mod rounds;
 mod rpc;
 mod server;
@@ -26,7 +30,7 @@ pub mod store;
 mod transfer;
 pub mod types;
 
-pub use fatal::EXIT_CODE;
+pub use fatal::{EXIT_CODE, essential};
 pub use handle::{Committed, Handle, ProposeError, Published, RaftStatus, ReadError};
 pub use identity::Identity;
 pub use join::{init_cluster, join_cluster};

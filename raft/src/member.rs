@@ -1,28 +1,22 @@
 //! Who is a member. The replicated state says who should be; the leader makes Raft's membership match it, one
-//! step at a time, level-triggered: learners first, voters once they have caught up, and out when removed.
+//! step at a time ([`crate::membership`]); every member learns where the others are, and that it was removed.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use holm_model::command::AddNode;
-use holm_model::{Actor, Command, IdempotencyKey, NodeId, Outcome, Proposal, Reply, State};
-use openraft::ChangeMembers;
+use holm_model::{Actor, Command, IdempotencyKey, NodeId, Outcome, Proposal, Reply};
 use openraft::async_runtime::WatchReceiver;
 use sha2::{Digest, Sha256};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::core::Core;
-use crate::handle::{ProposeError, RaftStatus};
+use crate::faults;
+use crate::handle::ProposeError;
+use crate::membership::{Step, next_step};
 use crate::peers::Lane;
 use crate::rpc::{JoinRefused, JoinRequest, Joined};
-use crate::types::{Metrics, Node, node_id};
 
-/// More voters cost every write a slower quorum and protect from little more.
-const VOTERS: usize = 5;
-/// A learner this close to the end of the log may become a voter, if it answered lately.
-const LAG: u64 = 100;
-const LATELY_MS: u64 = 2_000;
 /// Longest wait for one change of membership.
 const CHANGE: Duration = Duration::from_secs(10);
 /// Pause between two looks, when nothing woke the task.
@@ -30,21 +24,13 @@ const PERIOD: Duration = Duration::from_millis(500);
 /// Longest wait of a joining node for its place.
 const JOIN: Duration = Duration::from_secs(10);
 
-type Change = ChangeMembers<u64, Node>;
-
-/// What to do next.
-#[derive(Debug, PartialEq, Eq)]
-enum Step {
-    Change(Change),
-    /// This node was removed: another must lead before it goes.
-    HandOver,
-}
-
 /// Makes Raft's membership match the state, while this process leads.
 pub(crate) async fn run(core: Arc<Core>) {
     let mut published = core.published.clone();
     loop {
-        let _ = timeout(PERIOD, published.changed()).await;
+        if let Ok(Err(_)) = timeout(PERIOD, published.changed()).await {
+            return core.await_the_end().await;
+        }
         if !core.is_leading() {
             continue;
         }
@@ -52,75 +38,25 @@ pub(crate) async fn run(core: Arc<Core>) {
         match step {
             None => {}
             Some(Step::HandOver) => {
-                let _ = core.transfer_leadership(None).await;
+                if let Err(error) = core.transfer_leadership(None).await {
+                    tracing::debug!(%error, "a removed node cannot hand over yet");
+                    sleep(PERIOD).await;
+                }
             }
             Some(Step::Change(change)) => {
                 tracing::info!(?change, "changes the membership");
-                let result = timeout(CHANGE, core.raft.change_membership(change, false)).await;
-                match result {
-                    Ok(Ok(_)) => {}
+                match timeout(CHANGE, core.raft.change_membership(change, false)).await {
+                    Ok(Ok(_)) => continue,
                     Ok(Err(error)) => {
-                        tracing::warn!(%error, "the membership did not change; it is tried again")
+                        tracing::warn!(%error, "the membership did not change; it is tried again");
                     }
                     Err(_) => tracing::warn!("a change of membership takes too long; it is tried again"),
                 }
+                // Under load the state is published all the time: what failed must not be tried as often.
+                sleep(PERIOD).await;
             }
         }
     }
-}
-
-fn next_step(this: NodeId, state: &State, metrics: &Metrics, status: &RaftStatus) -> Option<Step> {
-    state.cluster.as_ref()?;
-    let membership = metrics.membership_config.membership();
-    // A change under way must end first.
-    if membership.get_joint_config().len() > 1
-        || metrics.membership_config.log_id() != metrics.committed_membership_config.log_id()
-    {
-        return None;
-    }
-    let voters: BTreeSet<u64> = membership.voter_ids().collect();
-    let present: BTreeMap<u64, &Node> = membership.nodes().map(|(id, node)| (*id, node)).collect();
-    let gone: BTreeSet<u64> =
-        present.keys().copied().filter(|id| !state.nodes.contains_key(&node_id(*id))).collect();
-    if !gone.is_empty() {
-        return remove(this, &voters, &gone);
-    }
-    if let Some(node) = state.nodes.values().find(|node| !present.contains_key(&node.id.0)) {
-        return Some(Step::Change(ChangeMembers::AddNodes(BTreeMap::from([(
-            node.id.0,
-            Node::new(node.peer_addr.clone()),
-        )]))));
-    }
-    if voters.len() < VOTERS
-        && let Some(id) = present.keys().find(|id| !voters.contains(id) && is_close(**id, metrics, status))
-    {
-        return Some(Step::Change(ChangeMembers::AddVoterIds(BTreeSet::from([*id]))));
-    }
-    let moved =
-        state.nodes.values().find(|node| present.get(&node.id.0).is_some_and(|at| at.addr != node.peer_addr));
-    moved.map(|node| {
-        let node_now = Node::new(node.peer_addr.clone());
-        Step::Change(ChangeMembers::SetNodes(BTreeMap::from([(node.id.0, node_now)])))
-    })
-}
-
-fn remove(this: NodeId, voters: &BTreeSet<u64>, gone: &BTreeSet<u64>) -> Option<Step> {
-    let staying = voters.difference(gone).count();
-    if gone.contains(&this.0) {
-        return (staying > 0).then_some(Step::HandOver);
-    }
-    let voter = gone.intersection(voters).next().filter(|_| staying > 0);
-    if let Some(voter) = voter {
-        return Some(Step::Change(ChangeMembers::RemoveVoters(BTreeSet::from([*voter]))));
-    }
-    let learners: BTreeSet<u64> = gone.difference(voters).copied().collect();
-    (!learners.is_empty()).then_some(Step::Change(ChangeMembers::RemoveNodes(learners)))
-}
-
-fn is_close(id: u64, metrics: &Metrics, status: &RaftStatus) -> bool {
-    let lately = status.silent_ms.get(&node_id(id)).is_some_and(|silent_ms| *silent_ms < LATELY_MS);
-    let matched = metrics.replication.as_ref().and_then(|matched| matched.get(&id).cloned().flatten());
-    lately && matched.is_some_and(|log_id| log_id.index + LAG >= metrics.last_log_index.unwrap_or(0))
 }
 
 /// Keeps addresses current, and notices that this node was removed: nobody tells a removed node, so one that
@@ -128,10 +64,13 @@ fn is_close(id: u64, metrics: &Metrics, status: &RaftStatus) -> bool {
 pub(crate) async fn follow(core: Arc<Core>) {
     let mut published = core.published.clone();
     loop {
+        faults::in_a_task();
         for node in core.state().state.nodes.values() {
             core.peers.learn_from_state(node.id, &node.peer_addr);
         }
-        let _ = timeout(4 * PERIOD, published.changed()).await;
+        if let Ok(Err(_)) = timeout(4 * PERIOD, published.changed()).await {
+            return core.await_the_end().await;
+        }
         let removed_here = {
             let state = &core.state().state;
             state.cluster.is_some()

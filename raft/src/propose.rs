@@ -10,7 +10,7 @@ use holm_model::{Entry, NodeId, Proposal};
 use openraft::errors::{ClientWriteError, ForwardReason, RaftError};
 use tokio::time::{Instant, timeout_at};
 
-use crate::core::{Core, now};
+use crate::core::{Core, deadline_after, now};
 use crate::handle::{Committed, ProposeError};
 use crate::peers::{CallError, Lane};
 use crate::rpc::{PROPOSAL_BYTES, Proposed};
@@ -28,7 +28,7 @@ impl Core {
         proposal: Proposal,
         timeout: Duration,
     ) -> Result<Committed, ProposeError> {
-        let deadline = Instant::now() + timeout;
+        let deadline = deadline_after(timeout);
         let bytes = Bytes::from(rmp_serde::to_vec_named(&proposal).expect("plain data always encodes"));
         if bytes.len() > PROPOSAL_BYTES {
             let length = bytes.len();

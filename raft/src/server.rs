@@ -14,10 +14,9 @@ use tarpc::context::Context;
 use tarpc::server::{BaseChannel, Channel};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::core::Core;
+use crate::core::{Core, deadline_after};
 use crate::peers::prepare;
 use crate::rpc::{
     Answer, Caller, Chunk, JoinRefused, JoinRequest, Joined, Peer, Proposed, REQUESTS, Refused, Standing,
@@ -26,6 +25,8 @@ use crate::rpc::{
 use crate::snapshot;
 use crate::types::{TypeConfig, Vote};
 
+/// Longest wait for a forwarded proposal, which goes on after whoever forwarded it gave up.
+const PROPOSAL: Duration = Duration::from_secs(60);
 /// Largest snapshot accepted.
 const SNAPSHOT_BYTES: u64 = 1 << 30;
 
@@ -134,7 +135,13 @@ impl Peer for Server {
         let core = self.admit(caller)?;
         let vote = chunk.vote;
         let Some(bytes) = receive(&mut core.incoming.lock(), chunk)? else { return Ok(None) };
-        let header = snapshot::header(&bytes).map_err(failed)?;
+        let decoded = bytes.clone();
+        let decoded =
+            tokio::task::spawn_blocking(move || snapshot::decode(&decoded)).await.map_err(failed)?;
+        let (header, state) = decoded.map_err(failed)?;
+        if let Some(cluster) = snapshot::stranger(&state, core.identity.cluster) {
+            return Err(failed(format!("the snapshot belongs to cluster {cluster}")));
+        }
         let meta = SnapshotMeta { last_log_id: header.last_log_id, last_membership: header.membership };
         let snapshot = Snapshot { meta, snapshot: bytes };
         let response = core.raft.install_full_snapshot(vote, snapshot).await.map_err(failed)?;
@@ -144,7 +151,7 @@ impl Peer for Server {
     async fn propose(self, _: Context, caller: Caller, proposal: Bytes, timeout_ms: u64) -> Answer<Proposed> {
         let core = Arc::clone(self.admit_member(caller)?);
         let proposal: Proposal = rmp_serde::from_slice(&proposal).map_err(failed)?;
-        let deadline = Instant::now() + Duration::from_millis(timeout_ms);
+        let deadline = deadline_after(Duration::from_millis(timeout_ms).min(PROPOSAL));
         // Apart from this call, which tarpc drops at its deadline.
         let task = tokio::spawn(async move { core.propose_as_leader(proposal, deadline).await });
         Ok(task.await.unwrap_or_else(|error| Proposed::Unknown(error.to_string())))

@@ -12,13 +12,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use holm_model::State;
+use holm_model::{ClusterId, State};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::durable;
 use crate::guarded::Guarded;
-use crate::identity::REJOIN;
+use crate::identity::{HELD_A_NODE, REJOIN};
 use crate::types::{LogId, Membership};
 
 const DIR: &str = "snapshot";
@@ -51,6 +51,10 @@ pub enum Error {
     State(#[from] holm_model::snapshot::Error),
     #[error("the snapshot {} is damaged ({source}); {REJOIN}", path.display())]
     Damaged { path: PathBuf, source: Box<Error> },
+    #[error("the snapshot {} belongs to cluster {cluster}, not to that of node.json; {REJOIN}", path.display())]
+    Stranger { path: PathBuf, cluster: ClusterId },
+    #[error("{} has a snapshot but no node.json: {HELD_A_NODE}", .0.display())]
+    Orphan(PathBuf),
     #[error("the log was purged up to {purged}, but the snapshot reaches {found} only; {REJOIN}")]
     Behind { purged: u64, found: u64 },
     #[error("cannot read or write {}", .0.display())]
@@ -98,6 +102,21 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<(Header, State), Error> {
     Ok((header, holm_model::snapshot::decode(state)?))
 }
 
+/// The cluster `state` belongs to, if it is another than `cluster`.
+pub(crate) fn stranger(state: &State, cluster: ClusterId) -> Option<ClusterId> {
+    state.cluster.as_ref().map(|found| found.id).filter(|found| *found != cluster)
+}
+
+/// Refuses a snapshot where a new node is to be made: its first start would take it for its own.
+pub(crate) fn refuse_leftover(data_dir: &Path) -> Result<(), Error> {
+    let path = data_dir.join(DIR).join(FILE);
+    match path.try_exists() {
+        Ok(false) => Ok(()),
+        Ok(true) => Err(Error::Orphan(data_dir.to_owned())),
+        Err(error) => Err(Error::Io(path, error)),
+    }
+}
+
 /// The snapshot in force. Clones share it.
 #[derive(Clone, Debug)]
 pub struct File {
@@ -136,10 +155,13 @@ impl File {
         }
     }
 
-    /// The snapshot, verified; None before the first.
-    pub(crate) fn load(&self) -> Result<Option<(Header, State)>, Error> {
+    /// The snapshot, verified to be one of `cluster`; None before the first.
+    pub(crate) fn load(&self, cluster: ClusterId) -> Result<Option<(Header, State)>, Error> {
         let Some(bytes) = self.read()? else { return Ok(None) };
         let (header, state) = decode(&bytes).map_err(|error| self.damaged(error))?;
+        if let Some(cluster) = stranger(&state, cluster) {
+            return Err(Error::Stranger { path: self.path.clone(), cluster });
+        }
         self.in_force.lock().last_log_id = header.last_log_id;
         Ok(Some((header, state)))
     }

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use holm_model::Incarnation;
 use openraft::SnapshotPolicy;
 use tokio::net::TcpListener;
@@ -14,6 +16,7 @@ use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use crate::core::Core;
+use crate::fatal::essential;
 use crate::guarded::Guarded;
 use crate::handle::{Handle, RaftStatus};
 use crate::identity::{self, Identity};
@@ -22,7 +25,7 @@ use crate::peers::Peers;
 use crate::state_machine::StateMachine;
 use crate::store::LogStore;
 use crate::types::{Node, Raft};
-use crate::{leadership, member, rounds, server, snapshot, status, store};
+use crate::{leadership, member, reserve, rounds, server, snapshot, status, store};
 
 /// How to run a member.
 #[derive(Clone, Debug)]
@@ -32,6 +35,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// `host:port` at which the others reach this node. Empty: the address it listens on.
     pub advertise: String,
+    /// The data directory was moved here from another machine, and is used nowhere else.
+    pub moved: bool,
     pub timing: Timing,
 }
 
@@ -87,7 +92,7 @@ pub async fn start(config: Config) -> Result<Handle, StartError> {
     let raft_config = Arc::new(raft_config(&config.timing)?);
     let stopping = Arc::new(AtomicBool::new(false));
     let (identity, store, snapshot_file, state_machine) =
-        open(config.data_dir.clone(), Arc::clone(&stopping)).await?;
+        open(config.data_dir.clone(), config.moved, Arc::clone(&stopping)).await?;
     let listener =
         TcpListener::bind(config.listen).await.map_err(|source| StartError::Listen(config.listen, source))?;
     let peer_addr = listener.local_addr().map_err(|source| StartError::Listen(config.listen, source))?;
@@ -120,27 +125,45 @@ pub async fn start(config: Config) -> Result<Handle, StartError> {
         incoming: Guarded::default(),
         stopping,
     });
-    let mut tasks = JoinSet::new();
-    tasks.spawn(server::run(Arc::clone(&core), listener));
-    tasks.spawn(rounds::run(Arc::clone(&core), queue));
-    tasks.spawn(leadership::run(Arc::clone(&core)));
-    tasks.spawn(member::run(Arc::clone(&core)));
-    tasks.spawn(member::follow(Arc::clone(&core)));
-    tasks.spawn(status::publish(Arc::clone(&core)));
-    tasks.spawn(status::watch(Arc::clone(&core)));
+    let tasks = tasks(&core, listener, queue);
     Ok(Handle::new(core, tasks, peer_addr))
+}
+
+/// What runs until the node stops.
+fn tasks(core: &Arc<Core>, listener: TcpListener, queue: rounds::Queue) -> JoinSet<()> {
+    let share = || Arc::clone(core);
+    let mut tasks = JoinSet::new();
+    let mut spawn = |name, task: BoxFuture<'static, ()>| {
+        let core = share();
+        tasks.spawn(async move { essential(name, || core.is_stopping(), task).await });
+    };
+    spawn("peer service", server::run(share(), listener).boxed());
+    spawn("quorum rounds", rounds::run(share(), queue).boxed());
+    spawn("leadership", leadership::run(share()).boxed());
+    spawn("membership", member::run(share()).boxed());
+    spawn("addresses of members", member::follow(share()).boxed());
+    spawn("status", status::publish(share()).boxed());
+    spawn("watch over Raft", status::watch(share()).boxed());
+    tasks
 }
 
 /// Reads, and checks, all of what is on disk.
 async fn open(
     data_dir: PathBuf,
+    moved: bool,
     stopping: Arc<AtomicBool>,
 ) -> Result<(Identity, LogStore, snapshot::File, StateMachine), StartError> {
     let opened = tokio::task::spawn_blocking(move || -> Result<_, StartError> {
-        let identity = Identity::load(&data_dir)?;
+        let mut identity = Identity::load(&data_dir)?;
+        let settled = identity.settle(&data_dir, identity::machine_id(), moved)?;
+        reserve::adjust(&data_dir);
         let store = store::open(&data_dir, &identity)?;
+        if settled {
+            // Only now: the store's lock says that no other process writes it.
+            identity.save(&data_dir)?;
+        }
         let file = snapshot::File::open(&data_dir)?;
-        let state_machine = StateMachine::open(file.clone(), store.purged(), stopping)?;
+        let state_machine = StateMachine::open(file.clone(), identity.cluster, store.purged(), stopping)?;
         Ok((identity, store, file, state_machine))
     });
     opened.await.map_err(|error| StartError::Raft(error.to_string()))?

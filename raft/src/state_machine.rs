@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
-use holm_model::{Reply, State};
+use holm_model::{ClusterId, Reply, State};
 use openraft::entry::RaftEntry;
 use openraft::storage::{ApplyResponder, EntryResponder, RaftSnapshotBuilder, RaftStateMachine};
 use openraft::{EntryPayload, OptionalSend, StoredMembership};
@@ -54,16 +54,18 @@ pub struct Builder {
 }
 
 impl StateMachine {
-    /// Restores the state of the snapshot in force, which must cover what was `purged` from the log.
+    /// Restores the state of the snapshot in force, which must be one of `cluster` and cover what was `purged` from
+    /// the log.
     ///
     /// # Errors
-    /// When it does not, or is damaged.
+    /// When it is or does not, or is damaged.
     pub fn open(
         file: snapshot::File,
+        cluster: ClusterId,
         purged: Option<LogId>,
         stopping: Arc<AtomicBool>,
     ) -> Result<Self, snapshot::Error> {
-        let (last, membership, state) = match file.load()? {
+        let (last, membership, state) = match file.load(cluster)? {
             None => (None, StoredMembership::default(), State::default()),
             Some((header, state)) => (header.last_log_id, header.membership, state),
         };

@@ -30,8 +30,8 @@ pub(crate) async fn publish(core: Arc<Core>) {
     loop {
         core.status.send_replace(status(&core));
         tokio::select! {
-            changed = metrics.changed() => if changed.is_err() { return },
-            changed = published.changed() => if changed.is_err() { return },
+            changed = metrics.changed() => if changed.is_err() { return core.await_the_end().await },
+            changed = published.changed() => if changed.is_err() { return core.await_the_end().await },
             () = tokio::time::sleep(REFRESH) => {}
         }
     }

@@ -17,7 +17,8 @@ impl StoreBuilder<TypeConfig, LogStore, StateMachine, TempDir> for Builder {
         let identity = Identity::load(dir.path()).unwrap();
         let log = store::open(dir.path(), &identity).unwrap();
         let file = snapshot::File::open(dir.path()).unwrap();
-        let state_machine = StateMachine::open(file, None, std::sync::Arc::default()).unwrap();
+        let state_machine =
+            StateMachine::open(file, identity.cluster, None, std::sync::Arc::default()).unwrap();
         Ok((dir, log, state_machine))
     }
 }

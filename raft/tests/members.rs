@@ -4,10 +4,9 @@ mod support;
 
 use std::time::Duration;
 
-use holm_model::command::{RemoveNode, ReportNode};
-use holm_model::node::{HypervisorFacts, HypervisorKind, NodeReport};
-use holm_model::{BootId, Command, NodeId, Proposal};
-use support::{Cluster, PATIENCE, actor, done, eventually, flavor, free_addr, has_flavor, id, keyed, quick};
+use holm_model::command::RemoveNode;
+use holm_model::{Command, NodeId};
+use support::{Cluster, PATIENCE, done, eventually, flavor, free_addr, has_flavor, id, keyed, quick, report};
 
 fn removal(node: NodeId) -> Command {
     Command::RemoveNode(RemoveNode { node, confirm_node_off: false })
@@ -29,6 +28,7 @@ async fn the_sixth_node_stays_a_learner_until_a_voter_goes() {
     assert!(node.read(PATIENCE).await.is_ok());
 
     let leader = cluster.leader().await;
+    cluster.all_up().await;
     let gone = (leader + 1) % 5;
     let gone_id = id(cluster.node(gone));
     let node = cluster.node(sixth);
@@ -50,6 +50,7 @@ async fn the_sixth_node_stays_a_learner_until_a_voter_goes() {
 async fn a_leader_that_is_removed_hands_over_and_goes() {
     let mut cluster = Cluster::new(3, quick()).await;
     let old = cluster.leader().await;
+    cluster.all_up().await;
     let old_id = id(cluster.node(old));
     let other = (old + 1) % 3;
     let node = cluster.node(other);
@@ -76,25 +77,7 @@ async fn a_node_that_moved_is_found_again() {
     cluster.start(moved).await;
 
     let node = cluster.node(moved);
-    let report = NodeReport {
-        boot_id: BootId(uuid::Uuid::new_v4()),
-        version: "test".to_owned(),
-        hypervisor: HypervisorFacts {
-            kind: HypervisorKind::Simulated,
-            version: String::new(),
-            reason: String::new(),
-        },
-        inventory: [].into(),
-        conditions: [].into(),
-    };
-    let command = Command::ReportNode(ReportNode {
-        node: node.node_id(),
-        peer_addr: cluster.places[moved].addr.to_string(),
-        api_addr: "127.0.0.1:1".to_owned(),
-        sequence: 1,
-        report,
-    });
-    let proposal = Proposal { key: None, seen: node.state().state.revision, actor: actor(), command };
+    let proposal = report(node, cluster.places[moved].addr);
     let committed = node.propose(proposal, PATIENCE).await.unwrap();
     assert!(done(&committed.reply), "{:?}", committed.reply);
     let node = cluster.node(leader);

@@ -5,7 +5,7 @@ mod support;
 
 use std::path::Path;
 
-use holm_raft::{init_cluster, join_cluster, start};
+use holm_raft::{Config, Timing, init_cluster, join_cluster, start};
 use support::{Cluster, PATIENCE, flavor, keyed, quick, remove};
 
 /// A node that led and wrote, stopped.
@@ -130,6 +130,92 @@ async fn a_directory_that_holds_a_node_or_held_one() {
     assert!(dir.join("log/db").exists(), "its store is untouched");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_machines_node() {
+    let mut cluster = used().await;
+    let file = cluster.places[0].data_dir().join("node.json");
+    let mut identity: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    if identity["machine"].is_null() {
+        eprintln!("SKIPPED: another_machines_node: this machine has no id");
+        return;
+    }
+    identity["machine"] = "0123".into();
+    std::fs::write(&file, identity.to_string()).unwrap();
+    let refusal = refusal(&cluster).await;
+    assert!(refusal.contains("another machine (0123;") && refusal.contains("--moved"), "{refusal}");
+    let moved = start(Config { moved: true, ..cluster.places[0].config() }).await.unwrap();
+    moved.stop().await;
+    cluster.start(0).await;
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_directory_with_parts_of_a_node() {
+    let mut cluster = Cluster::one(quick()).await;
+    let seeds = [cluster.places[0].addr.to_string()];
+    let me = "127.0.0.1:2";
+    let cases: [(&str, &[u8], &str); 3] = [
+        ("snapshot/current.snap", b"of another cluster", "has a snapshot but no node.json"),
+        ("log/db", b"the other file is gone", "has a store but no node.json"),
+        ("log/db", b"", ""),
+    ];
+    for (file, bytes, refusal) in cases {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join(file);
+        std::fs::create_dir(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, bytes).unwrap();
+        let joined = join_cluster(dir.path(), &seeds, "b", me, me, PATIENCE).await;
+        if refusal.is_empty() {
+            joined.unwrap();
+            continue;
+        }
+        let said = joined.err().unwrap().to_string();
+        assert!(said.contains(refusal), "{said}");
+        let said = init_cluster(dir.path(), "c", "b", me, me).err().unwrap().to_string();
+        assert!(said.contains(refusal), "{said}");
+        assert_eq!(std::fs::read(&file).unwrap(), bytes, "it is untouched");
+        assert_eq!(cluster.node(0).state().state.nodes.len(), 1, "no place was given away");
+    }
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_directory_whose_store_is_in_use_or_damaged_is_not_cleared() {
+    let mut cluster = Cluster::one(quick()).await;
+    let dir = cluster.places[0].data_dir().to_owned();
+    remove(&dir.join("node.json"));
+    let again = || init_cluster(&dir, "c", "b", "127.0.0.1:1", "127.0.0.1:1").err().unwrap().to_string();
+    let refusal = again();
+    assert!(refusal.contains("another process uses"), "{refusal}");
+    cluster.stop_all().await;
+    // The node that ran wrote it anew.
+    remove(&dir.join("node.json"));
+    let mut bytes = std::fs::read(dir.join("log/db")).unwrap();
+    let length = bytes.len();
+    bytes[..length / 2].fill(0xa5);
+    std::fs::write(dir.join("log/db"), &bytes).unwrap();
+    let refusal = again();
+    assert!(refusal.contains("damaged"), "{refusal}");
+    assert!(dir.join("log/db").exists());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_clusters_snapshot() {
+    let every_few = Timing { snapshot_every: 10, ..quick() };
+    let mut other = Cluster::one(every_few).await;
+    for n in 0..40 {
+        let node = other.node(0);
+        node.propose(keyed(node, flavor(&format!("f{n}"), 0)), PATIENCE).await.unwrap();
+    }
+    support::eventually("there is a snapshot", || other.node(0).status().borrow().snapshot_index > 0).await;
+    other.stop_all().await;
+    let cluster = used().await;
+    let snapshots = cluster.places[0].data_dir().join("snapshot");
+    copy(&other.places[0].data_dir().join("snapshot"), &snapshots);
+    let refusal = refusal(&cluster).await;
+    assert!(refusal.contains("belongs to cluster") && refusal.contains("holmd join"), "{refusal}");
+}
+
 #[tokio::test]
 async fn names_and_addresses_that_cannot_be_used() {
     let dir = tempfile::tempdir().unwrap();
@@ -142,6 +228,8 @@ async fn names_and_addresses_that_cannot_be_used() {
     assert!(attempt("c", "a", "nowhere", good).starts_with("peer address: `nowhere` has no port"));
     assert!(attempt("c", "a", "h:0", good).starts_with("peer address: `h:0` has no usable port"));
     assert!(attempt("c", "a", good, "0.0.0.0:7").starts_with("API address: `0.0.0.0:7` is not an address"));
+    let long = format!("{}:1", "h".repeat(300));
+    assert!(attempt("c", "a", &long, good).starts_with("first node: peer_addr: "));
     assert!(!dir.path().join("data").exists(), "nothing was made");
 }
 

@@ -77,6 +77,7 @@ impl CloudHypervisor {
             std::fs::create_dir_all(path)
                 .map_err(|source| NewError::Directory { path: path.clone(), source })?;
         }
+        vm_files::remove_remainders(&settings.vm_dir);
         let (sender, receiver) = mpsc::unbounded_channel();
         Ok(Self {
             settings: Arc::new(settings),

@@ -1,14 +1,22 @@
 //! Root disks: a sparse copy of an image, grown to the size the flavor gives, or a blank one. A disk
-//! appears under its name only when it is whole and on disk.
+//! appears under its name only when it is whole and on disk, and is never replaced.
+//!
+//! A start that is given up leaves its copy running. Each copy has a file of its own, and goes on only while
+//! that file is there: the next copy, a new epoch and a removal take it away.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::disk_floor::{self, Shortage};
 use crate::durable;
 use crate::hypervisor::DiskFormat;
+
+/// What is copied between two looks at the free space.
+const STEP_BYTES: u64 = 64 << 20;
 
 /// Why there is no disk.
 #[derive(Debug, thiserror::Error)]
@@ -27,20 +35,14 @@ pub enum Error {
     #[error("the image is not a qcow2 file")]
     NotQcow2,
     /// There is no room.
-    #[error("no space left for the root disk: delete VMs or images on this node, or enlarge its disk")]
-    NoSpace,
+    #[error(transparent)]
+    NoSpace(#[from] Shortage),
+    /// The VM was removed or started anew while its disk was being made.
+    #[error("another start of the VM makes its root disk, or the VM is gone")]
+    Superseded,
     /// A file operation failed.
     #[error("the root disk cannot be made")]
-    Io(#[source] io::Error),
-}
-
-impl From<io::Error> for Error {
-    fn from(e: io::Error) -> Self {
-        match e.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::NoSpace,
-            _ => Self::Io(e),
-        }
-    }
+    Io(#[from] io::Error),
 }
 
 /// Makes a sparse blank raw disk at `target`.
@@ -51,7 +53,7 @@ pub fn blank(target: &Path, disk_gib: u64) -> Result<(), Error> {
 /// Copies the image at `source` to `target` and grows it to `disk_gib`; 0 keeps the image's size.
 pub fn from_image(source: &Path, format: DiskFormat, target: &Path, disk_gib: u64) -> Result<(), Error> {
     build(target, |file| {
-        copy_sparse(&File::open(source)?, file)?;
+        copy_sparse(&File::open(source)?, file, target)?;
         match format {
             DiskFormat::Raw => grow_raw(file, disk_gib),
             DiskFormat::Qcow2 => grow_qcow2(file, disk_gib),
@@ -59,39 +61,79 @@ pub fn from_image(source: &Path, format: DiskFormat, target: &Path, disk_gib: u6
     })
 }
 
+/// Removes what copies that ended early left, and ends those that still go on.
+pub fn remove_unfinished(target: &Path) -> io::Result<()> {
+    let Some(prefix) = unfinished(target) else { return Ok(()) };
+    for entry in std::fs::read_dir(parent(target))? {
+        let entry = entry?;
+        if entry.file_name().to_str().is_some_and(|name| name.starts_with(&prefix)) {
+            match std::fs::remove_file(entry.path()) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+                Ok(()) | Err(_) => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What the names of unfinished copies of `target` begin with.
+fn unfinished(target: &Path) -> Option<String> {
+    Some(format!("{}.tmp", target.file_stem()?.to_str()?))
+}
+
 fn build(target: &Path, fill: impl FnOnce(&mut File) -> Result<(), Error>) -> Result<(), Error> {
-    let temporary = target.with_extension("tmp");
+    static COPIES: AtomicU64 = AtomicU64::new(0);
+    disk_floor::admit(parent(target), 0)?;
+    remove_unfinished(target)?;
+    let copy = COPIES.fetch_add(1, Ordering::Relaxed);
+    let temporary = target.with_extension(format!("tmp-{}-{copy}", std::process::id()));
     let outcome = (|| {
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&temporary)?;
+        let mut file =
+            OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&temporary)?;
         fill(&mut file)?;
         file.sync_all()?;
-        std::fs::rename(&temporary, target)?;
+        // A link never replaces a disk that another copy made meanwhile: a guest may have written to it.
+        match std::fs::hard_link(&temporary, target) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(Error::Superseded),
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e.into()),
+            Ok(()) | Err(_) => {}
+        }
         durable::sync_parent(target)?;
         Ok(())
     })();
-    if outcome.is_err() {
-        let _ = std::fs::remove_file(&temporary);
-    }
-    outcome
+    let _ = std::fs::remove_file(&temporary);
+    outcome.map_err(|error| match error {
+        Error::Io(e) if matches!(e.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => {
+            Error::NoSpace(Shortage::found(parent(target)))
+        }
+        other => other,
+    })
 }
 
-/// Shares the blocks where the file system can, else copies what is not a hole.
-fn copy_sparse(source: &File, target: &mut File) -> io::Result<()> {
+fn parent(target: &Path) -> &Path {
+    target.parent().unwrap_or(target)
+}
+
+/// Shares the blocks where the file system can, else copies what is not a hole, as far as there is room in
+/// the directory of `path`.
+fn copy_sparse(source: &File, target: &mut File, path: &Path) -> Result<(), Error> {
     // SAFETY: both descriptors are open; the call changes `target` as a whole or not at all.
     if unsafe { libc::ioctl(target.as_raw_fd(), libc::FICLONE, source.as_raw_fd()) } == 0 {
         return Ok(());
     }
-    let len = source.metadata()?.len();
+    let meta = source.metadata()?;
+    // In blocks of 512 bytes, whatever the file system's are.
+    disk_floor::admit(parent(path), meta.blocks() * 512)?;
+    let len = meta.len();
     target.set_len(len)?;
     let mut reader = source;
     let mut at = 0;
-    while let Some((start, end)) = next_data(source, at, len)? {
+    while let Some((start, data_end)) = next_data(source, at, len)? {
+        let end = data_end.min(start + STEP_BYTES);
+        disk_floor::admit(parent(path), end - start)?;
+        if target.metadata()?.nlink() == 0 {
+            return Err(Error::Superseded);
+        }
         reader.seek(SeekFrom::Start(start))?;
         target.seek(SeekFrom::Start(start))?;
         io::copy(&mut reader.take(end - start), target)?;
@@ -170,8 +212,6 @@ fn grow_qcow2(file: &mut File, disk_gib: u64) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::MetadataExt;
-
     use super::*;
 
     #[test]
@@ -202,6 +242,55 @@ mod tests {
         let error = from_image(&source, DiskFormat::Raw, &target, 1).expect_err("too small");
         assert!(matches!(error, Error::TooSmall { image_bytes: 2147483648, disk_gib: 1 }), "{error}");
         assert_eq!(std::fs::read_dir(dir.path()).expect("list").count(), 1);
+    }
+
+    #[test]
+    fn a_copy_of_a_start_given_up_neither_spoils_nor_replaces_the_next_one() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let target = dir.path().join("root.img");
+        let content = |content: &'static [u8]| move |file: &mut File| Ok(file.write_all(content)?);
+        let given_up = build(&target, |file| {
+            file.write_all(b"half of the fi")?;
+            build(&target, content(b"second"))?;
+            Ok(file.write_all(b"rst")?)
+        });
+        assert!(matches!(given_up, Err(Error::Superseded)), "{given_up:?}");
+        assert_eq!(std::fs::read(&target).expect("disk"), b"second");
+        assert_eq!(std::fs::read_dir(dir.path()).expect("list").count(), 1);
+    }
+
+    #[test]
+    fn what_a_crash_left_of_a_copy_goes_with_the_next_one() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let target = dir.path().join("root.img");
+        std::fs::write(dir.path().join("root.tmp-1-0"), b"half").expect("left over");
+        std::fs::write(dir.path().join("root.tmp"), b"half").expect("left over by an older version");
+        blank(&target, 1).expect("made");
+        let names: Vec<_> = std::fs::read_dir(dir.path()).expect("list").flatten().collect();
+        assert_eq!(names.iter().map(|entry| entry.file_name()).collect::<Vec<_>>(), ["root.img"]);
+    }
+
+    #[test]
+    fn a_copy_leaves_the_log_its_room() {
+        use nix::mount::{MntFlags, MsFlags, mount, umount2};
+        struct Unmount<'a>(&'a Path);
+        impl Drop for Unmount<'_> {
+            fn drop(&mut self) {
+                let _ = umount2(self.0, MntFlags::MNT_DETACH);
+            }
+        }
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let (source, small) = (dir.path().join("image"), dir.path().join("small"));
+        std::fs::write(&source, vec![7; 950 << 10]).expect("image");
+        std::fs::create_dir(&small).expect("directory");
+        if let Err(e) = mount(Some("none"), &small, Some("tmpfs"), MsFlags::empty(), Some("size=1m")) {
+            eprintln!("SKIPPED: a copy leaves the log its room: cannot mount a small tmpfs: {e}");
+            return;
+        }
+        let _unmount = Unmount(&small);
+        let error = from_image(&source, DiskFormat::Raw, &small.join("root.img"), 1).expect_err("refused");
+        assert!(matches!(&error, Error::NoSpace(short) if short.floor_bytes == 104_857), "{error}");
+        assert_eq!(std::fs::read_dir(&small).expect("list").count(), 0);
     }
 
     fn qcow2(size: u64, l1_entries: u32) -> Vec<u8> {

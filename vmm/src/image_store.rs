@@ -20,6 +20,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
+use crate::disk_floor::{self, Shortage};
 use crate::durable;
 
 /// The store. Cheap to clone.
@@ -57,8 +58,8 @@ pub enum Error {
     WrongChecksum { expected: String, got: String },
     #[error("the image is empty")]
     Empty,
-    #[error("no space left for the image: delete images or VMs on this node, or enlarge its disk")]
-    NoSpace,
+    #[error(transparent)]
+    NoSpace(#[from] Shortage),
     #[error("image {0} is not on this node")]
     NotHere(String),
     /// The peer stopped sending; the next pull goes on from here.
@@ -76,7 +77,9 @@ pub enum Error {
 fn io_error(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
     let path = path.to_owned();
     move |source| match source.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::NoSpace,
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            Error::NoSpace(Shortage::found(path.parent().unwrap_or(&path)))
+        }
         _ => Error::Io { what, path, source },
     }
 }
@@ -146,8 +149,9 @@ impl ImageStore {
         durable::sync_parent(&self.file(sha256)).map_err(io_error("cannot sync", &self.dir))
     }
 
-    /// Begins an upload.
+    /// Begins an upload, unless there is no room for any.
     pub fn begin(&self) -> Result<Upload, Error> {
+        disk_floor::admit(&self.dir, 0)?;
         let n = self.uploads.fetch_add(1, Ordering::Relaxed);
         let path = self.dir.join(format!("upload-{n}.tmp"));
         let file = OpenOptions::new()
@@ -191,11 +195,6 @@ impl Upload {
         Ok(())
     }
 
-    /// How many bytes came so far.
-    pub fn size_bytes(&self) -> u64 {
-        self.sink.as_ref().map_or(0, |sink| sink.size_bytes)
-    }
-
     /// Compares with the digest that was announced, if one was, and stores the image.
     pub async fn finish(self, expected_sha256: Option<&str>) -> Result<Stored, Error> {
         let Upload { store, sink, temporary } = self;
@@ -236,6 +235,7 @@ impl Sink {
     async fn append(mut self, bytes: Bytes, path: &Path) -> Result<Self, Error> {
         let owned = path.to_owned();
         blocking(path, move || {
+            disk_floor::admit(&owned, bytes.len() as u64)?;
             self.file.write_all(&bytes).map_err(io_error("cannot write", &owned))?;
             self.hash.update(&bytes);
             self.size_bytes += bytes.len() as u64;

@@ -3,6 +3,7 @@
 
 pub mod cloud_hypervisor;
 mod disk;
+pub mod disk_floor;
 mod durable;
 pub mod host;
 pub mod hypervisor;

@@ -30,7 +30,7 @@ use self::cgroup::{Fork, Group};
 use self::setup::Args;
 use crate::cloud_hypervisor::config::RunSpec;
 use crate::durable;
-use crate::vm_dir::{Lock, VmDir};
+use crate::vm_dir::{SharedLock, VmDir};
 use crate::{host, last_run};
 
 pub(crate) use bounded_log::{BoundedLog, previous as previous_log};
@@ -52,7 +52,7 @@ type Refusal = String;
 struct Prepared {
     dir: VmDir,
     spec: RunSpec,
-    lock: Lock,
+    lock: SharedLock,
     api: UnixListener,
     control: UnixListener,
     console: UnixListener,
@@ -63,6 +63,7 @@ struct Prepared {
 /// this ends with 0 once the VMM was forked, or with 1 and the reason on standard error; the shim itself
 /// lives on as another process. Must be called while this process has one thread.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ! {
+    setup::close_inherited();
     let outcome = Args::parse(args).and_then(prepare).and_then(fork);
     match outcome {
         Ok(()) => std::process::exit(0),
@@ -77,8 +78,11 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ! {
 fn prepare(args: Args) -> Result<Prepared, Refusal> {
     let dir = VmDir::at(args.dir);
     let unreadable = |e: std::io::Error| format!("{} cannot be used: {e}", dir.path().display());
-    let lock =
-        dir.lock().map_err(unreadable)?.ok_or("this VM has a shim or a VMM running already".to_owned())?;
+    let lock = dir
+        .lock()
+        .map_err(unreadable)?
+        .ok_or("this VM has a shim or a VMM running already".to_owned())?
+        .share();
     let spec: RunSpec = durable::read_json(&dir.file("spec.json"))
         .map_err(unreadable)?
         .ok_or_else(|| format!("{} has no spec.json", dir.path().display()))?;

@@ -48,6 +48,7 @@ impl Simulated {
     /// A driver with its directories below `dir`; `reason` says why the real one is not used.
     pub fn new(dir: PathBuf, reason: String) -> std::io::Result<Self> {
         std::fs::create_dir_all(&dir)?;
+        vm_files::remove_remainders(&dir);
         let (changes, receiver) = mpsc::unbounded_channel();
         let shared = Shared {
             root: dir,

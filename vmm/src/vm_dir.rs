@@ -7,8 +7,10 @@
 //!   spec.json     what the next run is made of                written by the daemon
 //!   kernel        hard link to the image, so that a guest can reset after the image is gone
 //!   root.img      root disk of this epoch
+//!   root.tmp-*    one that is being made; whoever makes the next one, or removes the VM, removes it
 //!   shim.json     the latest run: processes, sockets, boot    written by the shim
 //!   exit.json     how that run ended, durable                 written by the shim
+//!   reserve       space set aside for exit.json while a run goes on
 //!   lock          held by shim and VMM for as long as either lives
 //!   console.log   what the guest printed (+ console.log.1)
 //!   vmm.log       stderr of the VMM;   shim.log  of the shim
@@ -29,6 +31,9 @@ use crate::hypervisor::ExitCause;
 
 /// Version written into every file here. Readers accept every version up to theirs.
 pub const FORMAT: u32 = 1;
+
+/// Room for the record of an exit and its directory entry.
+const RESERVE_BYTES: usize = 16 * 1024;
 
 /// Which epoch the directory belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -128,9 +133,19 @@ impl VmDir {
         self.file("console.log")
     }
 
+    /// What [`lock`](Self::lock) locks.
+    pub fn lock_file(&self) -> PathBuf {
+        self.file("lock")
+    }
+
+    /// The file of the epoch mark.
+    pub fn epoch_mark(&self) -> PathBuf {
+        self.file("epoch.json")
+    }
+
     /// The epoch mark; `None` where there is no directory or no mark.
     pub fn epoch(&self) -> io::Result<Option<EpochRecord>> {
-        durable::read_json(&self.file("epoch.json"))
+        durable::read_json(&self.epoch_mark())
     }
 
     /// Writes the epoch mark durably, making the directory where it is missing.
@@ -138,7 +153,7 @@ impl VmDir {
         std::fs::create_dir_all(&self.path)?;
         durable::sync_parent(&self.path)?;
         let record = EpochRecord { version: FORMAT, epoch, released };
-        durable::write_json(&self.file("epoch.json"), &record, Sync::Yes)
+        durable::write_json(&self.epoch_mark(), &record, Sync::Yes)
     }
 
     /// The latest run.
@@ -159,6 +174,17 @@ impl VmDir {
     /// Writes down durably how a run ended.
     pub fn set_exit(&self, record: &ExitRecord) -> io::Result<()> {
         durable::write_json(&self.file("exit.json"), record, Sync::Yes)
+    }
+
+    /// Sets disk space aside for the record of the exit, so that a full disk does not lose it. Best effort:
+    /// on a disk that is full already there is nothing to set aside.
+    pub fn reserve_exit(&self) {
+        let _ = std::fs::write(self.file("reserve"), [0; RESERVE_BYTES]);
+    }
+
+    /// Gives that space back.
+    pub fn free_reserve(&self) {
+        let _ = std::fs::remove_file(self.file("reserve"));
     }
 
     /// Forgets how an earlier run ended.
@@ -184,9 +210,9 @@ impl VmDir {
     /// It belongs to the open file, which the VMM inherits: it is free only when both are gone.
     pub fn lock(&self) -> io::Result<Option<Lock>> {
         let file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(self.file("lock"))?;
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(self.lock_file())?;
         match fcntl(file.as_fd(), FcntlArg::F_OFD_SETLK(&whole_file())) {
-            Ok(_) => Ok(Some(Lock { file })),
+            Ok(_) => Ok(Some(Lock { file: Some(file) })),
             Err(nix::errno::Errno::EAGAIN | nix::errno::Errno::EACCES) => Ok(None),
             Err(e) => Err(e.into()),
         }
@@ -194,7 +220,7 @@ impl VmDir {
 
     /// Whether a shim or its VMM lives.
     pub fn is_locked(&self) -> io::Result<bool> {
-        let file = match OpenOptions::new().read(true).write(true).open(self.file("lock")) {
+        let file = match OpenOptions::new().read(true).write(true).open(self.lock_file()) {
             Ok(file) => file,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(e) => return Err(e),
@@ -205,12 +231,36 @@ impl VmDir {
     }
 }
 
-/// Proof that nobody runs the VM of a directory. Freed with its last copy, in whatever process.
+/// Proof that nobody runs the VM of a directory, for as long as this process needs it. Dropping it frees
+/// the lock even if a process that is being spawned right now has a copy of the descriptor.
 pub struct Lock {
+    file: Option<File>,
+}
+
+impl Lock {
+    /// Makes it last until its last copy is gone, in whatever process.
+    pub fn share(mut self) -> SharedLock {
+        // Always there: only this method and drop take it, and both end the guard.
+        SharedLock { file: self.file.take().expect("a lock has its file until it ends") }
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        if let Some(file) = &self.file {
+            let mut free = whole_file();
+            free.l_type = libc::F_UNLCK as libc::c_short;
+            let _ = fcntl(file.as_fd(), FcntlArg::F_OFD_SETLK(&free));
+        }
+    }
+}
+
+/// The lock as shim and VMM hold it together: freed when both are gone.
+pub struct SharedLock {
     file: File,
 }
 
-impl AsFd for Lock {
+impl AsFd for SharedLock {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.file.as_fd()
     }
@@ -231,15 +281,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lock_is_held_until_its_last_copy_is_gone() {
+    fn a_lock_ends_with_its_guard_and_a_shared_one_with_its_last_copy() {
         let root = tempfile::tempdir().expect("temporary directory");
         let dir = VmDir::at(root.path().to_owned());
+        let lock = || dir.lock().expect("lock");
         assert!(!dir.is_locked().expect("probe"));
-        let lock = dir.lock().expect("lock").expect("free");
-        let copy = lock.file.try_clone().expect("copy");
-        drop(lock);
+        let guard = lock().expect("free");
+        let copy = guard.file.as_ref().expect("held").try_clone().expect("copy");
         assert!(dir.is_locked().expect("probe"));
-        assert!(dir.lock().expect("lock").is_none());
+        assert!(lock().is_none());
+        drop(guard);
+        assert!(!dir.is_locked().expect("probe"), "a copy in a process being spawned does not hold it");
+        drop(copy);
+
+        let shared = lock().expect("free").share();
+        let copy = shared.file.try_clone().expect("copy");
+        drop(shared);
+        assert!(dir.is_locked().expect("probe"));
         drop(copy);
         assert!(!dir.is_locked().expect("probe"));
     }

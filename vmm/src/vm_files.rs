@@ -8,10 +8,10 @@ use std::path::Path;
 
 use holm_model::{Epoch, VmId};
 
-use crate::durable;
 use crate::hypervisor::Error;
 use crate::shim::previous_log;
 use crate::vm_dir::{Lock, VmDir};
+use crate::{disk, durable};
 
 /// An [`Error::Io`] about `path`.
 pub fn io_error(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
@@ -19,13 +19,37 @@ pub fn io_error(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Er
     move |source| Error::Io { what, path, source }
 }
 
-/// Every VM with a directory below `root`.
+/// Every VM with a directory below `root` that holds one, or that something still runs in.
 pub fn list(root: &Path) -> Result<Vec<VmId>, Error> {
-    let entries = std::fs::read_dir(root).map_err(io_error("cannot list", root))?;
-    let mut vms: Vec<VmId> =
-        entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
+    let mut vms = directories(root)?;
+    vms.retain(|vm| !is_remainder(&VmDir::new(root, *vm)));
     vms.sort();
     Ok(vms)
+}
+
+/// Removes the directories below `root` that hold no VM; one that cannot be removed stays, and is not listed.
+pub fn remove_remainders(root: &Path) {
+    for vm in directories(root).unwrap_or_default() {
+        let dir = VmDir::new(root, vm);
+        // Looked at again under the lock: a start may have begun in between.
+        if is_remainder(&dir)
+            && let Ok(_lock) = lock_stopped(&dir)
+            && matches!(dir.epoch(), Ok(None))
+        {
+            let _ = std::fs::remove_dir_all(dir.path());
+        }
+    }
+}
+
+fn directories(root: &Path) -> Result<Vec<VmId>, Error> {
+    let entries = std::fs::read_dir(root).map_err(io_error("cannot list", root))?;
+    Ok(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect())
+}
+
+/// A directory whose making or removal was cut short: it has no mark, and no process. What cannot be told
+/// is no remainder.
+fn is_remainder(dir: &VmDir) -> bool {
+    matches!(dir.epoch(), Ok(None)) && matches!(dir.is_locked(), Ok(false))
 }
 
 /// Takes the lock of a VM that does not run.
@@ -66,7 +90,8 @@ pub fn delete_disks(dir: &VmDir) -> Result<(), Error> {
 
 /// Removes what the epoch boots from.
 pub fn remove_boot_files(dir: &VmDir) -> Result<(), Error> {
-    for path in [dir.root_disk(), dir.root_disk().with_extension("tmp"), dir.kernel()] {
+    disk::remove_unfinished(&dir.root_disk()).map_err(io_error("cannot clear", dir.path()))?;
+    for path in [dir.root_disk(), dir.kernel()] {
         match std::fs::remove_file(&path) {
             Ok(()) => {}
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
@@ -89,9 +114,23 @@ pub fn forget(dir: &VmDir, leftovers: impl FnOnce()) -> Result<(), Error> {
     }
     leftovers();
     // The mark goes last, so that an interrupted removal is still a released VM.
-    remove_boot_files(dir)?;
+    let mark = dir.epoch_mark();
+    remove_all_but(dir.path(), &[&mark, &dir.lock_file()]).map_err(io_error("cannot clear", dir.path()))?;
+    durable::sync_parent(&mark).map_err(io_error("cannot make the removal durable in", dir.path()))?;
     std::fs::remove_dir_all(dir.path()).map_err(io_error("cannot remove", dir.path()))?;
     durable::sync_parent(dir.path()).map_err(io_error("cannot make the removal durable of", dir.path()))
+}
+
+fn remove_all_but(dir: &Path, kept: &[&Path]) -> io::Result<()> {
+    for entry in std::fs::read_dir(dir)? {
+        let entry = entry?;
+        match entry.path() {
+            path if kept.contains(&path.as_path()) => {}
+            path if entry.file_type()?.is_dir() => std::fs::remove_dir_all(path)?,
+            path => std::fs::remove_file(path)?,
+        }
+    }
+    Ok(())
 }
 
 fn require_released(dir: &VmDir) -> Result<(), Error> {
@@ -139,4 +178,50 @@ fn tail(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
     }
     bytes.truncate(filled);
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use holm_model::Revision;
+
+    use super::*;
+
+    #[test]
+    fn a_removal_that_is_cut_short_still_is_a_released_vm() {
+        let root = tempfile::tempdir().expect("temporary directory");
+        let vm = VmId(uuid::Uuid::from_u128(1));
+        let dir = VmDir::new(root.path(), vm);
+        dir.set_epoch(Epoch(Revision(7)), true).expect("mark");
+        // `remove_dir_all` stops at what cannot be removed, wherever it has come by then.
+        let stuck = dir.file("stuck");
+        let mounted = std::fs::create_dir(&stuck).and_then(|()| {
+            nix::mount::mount(Some("none"), &stuck, Some("tmpfs"), nix::mount::MsFlags::empty(), None::<&str>)
+                .map_err(io::Error::from)
+        });
+        if let Err(e) = mounted {
+            eprintln!("SKIPPED: a removal that is cut short: cannot mount a tmpfs: {e}");
+            return;
+        }
+        let cut_short = forget(&dir, || {});
+        nix::mount::umount2(&stuck, nix::mount::MntFlags::MNT_DETACH).expect("unmounted");
+        assert!(cut_short.is_err());
+        assert_eq!(dir.epoch().expect("mark").map(|mark| mark.released), Some(true));
+        assert_eq!(list(root.path()).expect("list"), [vm]);
+        forget(&dir, || {}).expect("forgotten");
+        assert!(!dir.path().exists());
+    }
+
+    #[test]
+    fn a_directory_without_a_mark_is_no_vm_and_goes_unless_something_runs_in_it() {
+        let root = tempfile::tempdir().expect("temporary directory");
+        let dirs = [1, 2].map(|n| VmDir::new(root.path(), VmId(uuid::Uuid::from_u128(n))));
+        for dir in &dirs {
+            std::fs::create_dir(dir.path()).expect("directory");
+            std::fs::write(dir.console_log(), "boot").expect("log");
+        }
+        let _runs = dirs[1].lock().expect("lock").expect("free");
+        assert_eq!(list(root.path()).expect("list"), [VmId(uuid::Uuid::from_u128(2))]);
+        remove_remainders(root.path());
+        assert_eq!(dirs.map(|dir| dir.path().exists()), [false, true]);
+    }
 }

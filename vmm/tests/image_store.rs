@@ -174,8 +174,22 @@ async fn a_full_disk_is_a_clear_error_and_leaves_nothing() {
     let store = ImageStore::open(dir.path().join("images")).expect("store");
     let mut upload = store.begin().expect("upload");
     let full = upload.write(Bytes::from(vec![7; 2 << 20])).await;
-    assert!(matches!(full, Err(Error::NoSpace)), "{full:?}");
+    assert!(matches!(full, Err(Error::NoSpace(_))), "{full:?}");
     let after = upload.finish(None).await;
     assert!(after.is_err(), "{after:?}");
+    assert_eq!(store.used_bytes(), 0);
+
+    // A tenth is never taken: it is the log's.
+    let mut upload = store.begin().expect("upload");
+    upload.write(Bytes::from(vec![7; 900 << 10])).await.expect("fits");
+    let last = upload.write(Bytes::from(vec![7; 32 << 10])).await;
+    assert!(matches!(&last, Err(Error::NoSpace(short)) if short.floor_bytes == 104_857), "{last:?}");
+    drop(upload);
+
+    // A pull that cannot end does not begin, and gives back what an earlier one brought.
+    std::fs::write(dir.path().join(format!("images/{HELLO}.partial")), b"hello").expect("partial");
+    let fetch = |_| async { Err::<stream::Empty<Part>, _>("asked a holder".to_owned()) };
+    let large = store.pull(HELLO, 950 << 10, fetch, |_| {}).await;
+    assert!(matches!(large, Err(Error::NoSpace(_))), "{large:?}");
     assert_eq!(store.used_bytes(), 0);
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Subcommand)]
 pub enum Verb {
@@ -13,6 +14,9 @@ pub enum Verb {
     /// Deletes the local cluster's VMs, stops its daemons and removes its data.
     Down(Down),
     /// Writes a tiny guest to boot: `holm image import` takes it.
+    ///
+    /// These guests ignore the power button: `holm vm stop --force` and `holm vm reboot --force` save the
+    /// wait for it.
     Guest(Guest),
 }
 
@@ -25,26 +29,35 @@ pub struct Dir {
 
 #[derive(Debug, Args)]
 pub struct Up {
-    /// How many daemons.
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=32))]
-    pub nodes: u16,
+    /// How many daemons; without it, those there are, or 3.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=32))]
+    pub nodes: Option<u16>,
     #[command(flatten)]
     pub dir: Dir,
-    /// Which hypervisor the nodes drive.
-    #[arg(long, value_enum, default_value_t = Hypervisor::Auto)]
-    pub hypervisor: Hypervisor,
+    /// Which hypervisor the nodes drive; without it, the one they have, or `auto`.
+    #[arg(long, value_enum)]
+    pub hypervisor: Option<Hypervisor>,
 }
 
 /// Which hypervisor the nodes drive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 #[allow(clippy::enum_variant_names, reason = "Cloud Hypervisor is a name")]
 pub enum Hypervisor {
     /// Cloud Hypervisor where it works, else the simulated one.
+    #[default]
     Auto,
     /// In memory: no guest runs.
     Simulated,
     /// Real guests, or none.
     CloudHypervisor,
+}
+
+impl Hypervisor {
+    /// As it is typed.
+    pub fn name(self) -> String {
+        self.to_possible_value().expect("no choice is hidden").get_name().into()
+    }
 }
 
 #[derive(Debug, Args)]

@@ -21,8 +21,10 @@ use super::transport::{Body, Connection, Failure, broken, whole};
 use super::{Client, Endpoint};
 use crate::error::Error;
 
-/// One endpoint is given up after this long when there are others.
+/// One endpoint is given up after this long when there are others; a node answers a read within 3 s.
 const ATTEMPT_LIMIT: Duration = Duration::from_secs(4);
+/// A node gives up a write after as long as we do: its own words for it come a little later.
+const GRACE: Duration = Duration::from_secs(2);
 /// Pause after a round in which no endpoint could answer, doubled each time.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
@@ -48,6 +50,9 @@ pub(super) enum Answer {
     Whole { endpoint: String, bytes: Bytes },
     Open(Response<Incoming>),
 }
+
+/// What one attempt gave: an answer, the cluster's final refusal, or a failure to be tried again.
+pub(super) type Attempt<T> = Result<Result<T, Box<Problem>>, Failure>;
 
 impl Call {
     pub fn read(target: &str) -> Self {
@@ -131,7 +136,11 @@ impl Trouble {
         if any(|failure| matches!(failure, Failure::Unavailable(_) | Failure::Unknown(_))) {
             return Error::Unreachable {
                 detail: format!("the cluster cannot answer now ({listed})"),
-                hint: Some("nothing was changed; `holm check` shows which nodes are missing".into()),
+                hint: Some(match look {
+                    "" => "`holm check` shows which nodes are missing; --stale what a node knows by itself"
+                        .into(),
+                    _ => "nothing was changed; `holm check` shows which nodes are missing".into(),
+                }),
             };
         }
         if any(|failure| matches!(failure, Failure::NotHolm(_))) {
@@ -165,7 +174,7 @@ impl Client {
                 if left.is_zero() && !trouble.failures.is_empty() {
                     return Err(trouble.into_error(&call.look));
                 }
-                let limit = if self.endpoints.len() > 1 { left.min(ATTEMPT_LIMIT) } else { left };
+                let limit = if self.endpoints.len() > 1 { ATTEMPT_LIMIT } else { left + GRACE };
                 match self.attempt(&self.endpoints[at], &call, &mut seen, limit).await {
                     Ok(Ok(answer)) => {
                         self.current.store(at, Ordering::Relaxed);
@@ -205,7 +214,7 @@ impl Client {
         call: &Call,
         seen: &mut Option<u64>,
         limit: Duration,
-    ) -> Result<Result<Answer, Box<Problem>>, Failure> {
+    ) -> Attempt<Answer> {
         let start = Instant::now();
         let mut connection = Connection::open(endpoint).await?;
         if call.key.is_some() && seen.is_none() {
@@ -235,11 +244,7 @@ pub(super) async fn read(response: Response<Incoming>, limit: Duration) -> Resul
 }
 
 /// What an answer means: it is done, it is refused, or it has to be tried again.
-pub(super) fn judge(
-    status: StatusCode,
-    headers: &HeaderMap,
-    bytes: &[u8],
-) -> Result<Result<(), Box<Problem>>, Failure> {
+pub(super) fn judge(status: StatusCode, headers: &HeaderMap, bytes: &[u8]) -> Attempt<()> {
     if status.is_success() {
         return Ok(Ok(()));
     }

@@ -56,15 +56,22 @@ impl Endpoint {
         Ok(Self::Tcp { host: host.to_owned(), port })
     }
 
-    /// The endpoints to use: those written, else the local daemon's socket, else the default port here.
+    /// The endpoints to use: those written, else those of the environment (separated by commas), else the
+    /// local daemon's socket, else the default port here.
     ///
     /// # Errors
-    /// As [`Endpoint::parse`].
-    pub fn choose(written: &[String], socket: Option<&Path>) -> Result<Vec<Self>, Error> {
-        let written: Vec<_> =
-            written.iter().map(|text| text.trim()).filter(|text| !text.is_empty()).collect();
-        if !written.is_empty() {
-            return written.into_iter().map(Self::parse).collect();
+    /// As [`Endpoint::parse`], and when what was written is blank: a script's empty variable must not end at
+    /// another cluster.
+    pub fn choose(written: &[String], from_env: &str, socket: Option<&Path>) -> Result<Vec<Self>, Error> {
+        let trimmed = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
+        let typed: Vec<_> = written.iter().filter_map(|text| trimmed(text)).collect();
+        if typed.is_empty() && !written.is_empty() {
+            return Err(Error::usage("--endpoint is empty", "write `host:port`, or leave it out"));
+        }
+        let chosen =
+            if written.is_empty() { from_env.split(',').filter_map(trimmed).collect() } else { typed };
+        if !chosen.is_empty() {
+            return chosen.iter().map(|text| Self::parse(text)).collect();
         }
         if let Some(socket) = socket {
             return Ok(vec![Self::Unix(socket.to_owned())]);
@@ -172,9 +179,19 @@ mod tests {
     fn what_is_written_wins_over_the_socket() {
         let socket = Path::new("/nowhere/api.sock");
         let written = ["a:1".to_owned(), " b:2 ".to_owned(), String::new()];
-        let chosen = Endpoint::choose(&written, Some(socket)).unwrap();
+        let chosen = Endpoint::choose(&written, "c:3", Some(socket)).unwrap();
         assert_eq!(chosen.iter().map(Endpoint::to_string).collect::<Vec<_>>(), ["http://a:1", "http://b:2"]);
-        let chosen = Endpoint::choose(&[String::new()], Some(socket)).unwrap();
+        let chosen = Endpoint::choose(&[], "c:3, d:4,", Some(socket)).unwrap();
+        assert_eq!(chosen.iter().map(Endpoint::to_string).collect::<Vec<_>>(), ["http://c:3", "http://d:4"]);
+        let chosen = Endpoint::choose(&[], " ", Some(socket)).unwrap();
         assert_eq!(chosen, [Endpoint::Unix(socket.into())]);
+    }
+
+    #[test]
+    fn a_blank_endpoint_is_not_the_default_one() {
+        for blank in ["", " "] {
+            let error = Endpoint::choose(&[blank.to_owned()], "a:1", None).unwrap_err();
+            assert_eq!((error.exit_code(), error.to_string().as_str()), (2, "--endpoint is empty"));
+        }
     }
 }

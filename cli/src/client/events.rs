@@ -8,13 +8,15 @@ use bytes::{Buf, BytesMut};
 use holm_api::{Code, Event, EventsQuery};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::{Client, path};
 use crate::error::Error;
 
 /// More than this without a complete event is not an event stream.
 const BUFFER_MAX: usize = 1 << 20;
+/// Nodes send a sign of life every 15 s; a stream without any is broken, whatever TCP says.
+const SILENCE_LIMIT: Duration = Duration::from_secs(45);
 /// Pause before a broken stream is opened again.
 const REOPEN_PAUSE: Duration = Duration::from_millis(200);
 
@@ -69,12 +71,12 @@ impl<'a> Events<'a> {
                 self.open().await?;
                 continue;
             };
-            match body.frame().await {
-                Some(Ok(frame)) => {
+            match timeout(SILENCE_LIMIT, body.frame()).await {
+                Ok(Some(Ok(frame))) => {
                     let Ok(data) = frame.into_data() else { continue };
                     self.ready.extend(self.parser.push(&data)?);
                 }
-                Some(Err(_)) | None => {
+                Ok(Some(Err(_)) | None) | Err(_) => {
                     self.body = None;
                     sleep(REOPEN_PAUSE).await;
                 }

@@ -24,8 +24,13 @@ pub fn encode(text: &str) -> String {
 /// [`Error::Usage`] when there is no name: the path would be another one.
 pub fn of(collection: &str, name: &str, rest: &str) -> Result<String, Error> {
     if name.is_empty() || name == "." || name == ".." {
-        let noun = collection.trim_end_matches('s');
-        return Err(Error::usage(format!("`{name}` is not the name of a {noun}"), "give a name or an id"));
+        let noun = match collection {
+            "vms" => "a VM",
+            "images" => "an image",
+            "flavors" => "a flavor",
+            _ => "a node",
+        };
+        return Err(Error::usage(format!("`{name}` is not the name of {noun}"), "give a name or an id"));
     }
     Ok(format!("/v1/{collection}/{}{rest}", encode(name)))
 }
@@ -44,6 +49,14 @@ pub fn with_query(path: &str, query: &impl Serialize, more: &[(&str, &str)]) -> 
     if pairs.is_empty() { path.to_owned() } else { format!("{path}?{}", pairs.join("&")) }
 }
 
+/// The same read, answered from what a node knows by itself.
+pub fn stale(target: &str) -> String {
+    const STALE: &str = "consistency=stale";
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    let others = query.split('&').filter(|pair| !pair.is_empty() && !pair.starts_with("consistency="));
+    format!("{path}?{}", std::iter::once(STALE).chain(others).collect::<Vec<_>>().join("&"))
+}
+
 #[cfg(test)]
 mod tests {
     use holm_api::{VmListQuery, VmStatus};
@@ -60,6 +73,12 @@ mod tests {
         for name in ["", ".", ".."] {
             assert_eq!(of("vms", name, "").unwrap_err().exit_code(), 2);
         }
+    }
+
+    #[test]
+    fn a_stale_read_says_so_once() {
+        assert_eq!(stale("/v1/vms/web"), "/v1/vms/web?consistency=stale");
+        assert_eq!(stale("/v1/vms?consistency=linearizable&limit=9"), "/v1/vms?consistency=stale&limit=9");
     }
 
     #[test]

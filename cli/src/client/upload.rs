@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
-use holm_api::{Problem, header};
+use holm_api::header;
 use http_body_util::{BodyExt, StreamBody};
 use hyper::Method;
 use hyper::body::Frame;
@@ -18,7 +18,7 @@ use tokio::time::interval;
 use tokio_util::io::ReaderStream;
 use uuid::Uuid;
 
-use super::attempts::{Answer, Trouble, idempotent, judge, read, request};
+use super::attempts::{Answer, Attempt, Trouble, idempotent, judge, read, request};
 use super::transport::{Body, Connection, Failure};
 use super::{Client, Endpoint};
 use crate::error::Error;
@@ -68,14 +68,13 @@ impl Client {
         Err(trouble.into_error(&upload.look))
     }
 
-    #[allow(clippy::type_complexity)]
     async fn upload_once(
         &self,
         endpoint: &Endpoint,
         upload: &Upload<'_>,
         key: &str,
         seen: &mut Option<u64>,
-    ) -> Result<Result<Result<Answer, Box<Problem>>, Failure>, Error> {
+    ) -> Result<Attempt<Answer>, Error> {
         let body = open(upload).await?;
         let mut connection = match Connection::open(endpoint).await {
             Ok(connection) => connection,

@@ -17,7 +17,7 @@ use crate::output::text::{self, Now};
 #[serde(rename_all = "kebab-case")]
 enum Level {
     Ok,
-    /// Worth knowing; as configured, or an operator's own doing.
+    /// Worth knowing: as configured, an operator's own doing, or what follows from something that is wrong.
     Note,
     Wrong,
 }

@@ -4,6 +4,7 @@
 mod daemon;
 mod down;
 mod guest;
+mod lock;
 mod process;
 mod record;
 mod status;

@@ -1,5 +1,5 @@
 //! A local cluster of real daemons in a folder of its own, made and ended through `holm dev`, as a user
-//! does. Ends with this value, whatever happens: first politely, then by SIGKILL to what is left.
+//! does. Ends with this value, whatever happens: politely by [`DevCluster::down`], by SIGKILL without it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,6 +34,8 @@ pub struct DevNode {
     pub name: String,
     /// `host:port` of its API.
     api: String,
+    /// Where its sockets are.
+    run_dir: PathBuf,
     pub process: DevProcess,
 }
 
@@ -161,7 +163,6 @@ impl DevCluster {
     /// # Errors
     /// When something is.
     pub fn down(mut self) -> anyhow::Result<()> {
-        self.ended = true;
         process::capture(self.dev("down").arg("--dir").arg(self.dir()))?;
         let left = interrupt::wait_for("processes to end", Duration::from_secs(10), || {
             let left = process::processes_of(self.folder.path());
@@ -174,18 +175,22 @@ impl DevCluster {
         if self.dir().exists() {
             bail!("`holm dev down` left {} behind", self.dir().display());
         }
+        self.ended = true;
         Ok(())
     }
 }
 
 impl Drop for DevCluster {
     fn drop(&mut self) {
-        if !self.ended {
-            // `status`, not `capture`: after Ctrl-C nothing may be waited for any more, but this must be.
-            let _ = self.dev("down").arg("--dir").arg(self.dir()).output();
+        if self.ended {
+            return;
         }
-        for process in process::processes_of(self.folder.path()) {
-            let _ = process.kill();
+        // Something failed, or somebody pressed Ctrl-C: not the moment to wait for a guest to power off.
+        let nodes = self.nodes().unwrap_or_default();
+        process::end_all(self.folder.path());
+        for node in nodes {
+            // Elsewhere when the folder's name is too long for sockets.
+            let _ = fs::remove_dir_all(node.run_dir);
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -18,6 +18,9 @@ use crate::interrupt;
 
 /// Longest that a command of ours may take: a release build on a slow machine.
 const COMMAND_LIMIT: Duration = Duration::from_secs(3600);
+
+/// Killing is repeated this often for those that were being started meanwhile.
+const END_ROUNDS: u32 = 5;
 
 /// Runs `command` to its end and gives back what it printed.
 ///
@@ -165,6 +168,44 @@ pub fn processes_of(folder: &Path) -> Vec<Process> {
             process.command.contains(&*folder.to_string_lossy()) || touches(process.pid, folder)
         })
         .collect()
+}
+
+/// Kills all of [`processes_of`] `folder`, those they start meanwhile, and removes the cgroups that shims
+/// made for themselves and can no longer remove.
+pub fn end_all(folder: &Path) {
+    for _ in 0..END_ROUNDS {
+        let processes = processes_of(folder);
+        if processes.is_empty() {
+            return;
+        }
+        let groups: Vec<PathBuf> = processes.iter().filter_map(|process| guest_group(process.pid)).collect();
+        for process in processes {
+            let _ = process.kill();
+        }
+        groups.iter().for_each(|group| remove_group(group));
+    }
+}
+
+/// Removes a cgroup as soon as the last thread has left it, and its parent if it was the last there.
+fn remove_group(group: &Path) {
+    for _ in 0..END_ROUNDS * 20 {
+        match fs::remove_dir(group) {
+            Err(error) if error.kind() == ErrorKind::ResourceBusy => thread::sleep(Duration::from_millis(10)),
+            _ => break,
+        }
+    }
+    if let Some(guests) = group.parent() {
+        let _ = fs::remove_dir(guests);
+    }
+}
+
+/// The cgroup of a guest's shim or VMM.
+fn guest_group(pid: i32) -> Option<PathBuf> {
+    let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    let group = groups.lines().find_map(|line| line.strip_prefix("0::/holm-guests/"))?;
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let root = mounts.lines().find(|mount| mount.contains(" - cgroup2 "))?.split(' ').nth(4)?;
+    Some(Path::new(root).join("holm-guests").join(group))
 }
 
 fn touches(pid: i32, folder: &Path) -> bool {

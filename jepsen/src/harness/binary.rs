@@ -37,12 +37,16 @@ fn find() -> Result<PathBuf> {
     Ok(holmd)
 }
 
-/// Whether the program is there and no source that cargo noted for it is newer.
+/// Whether the program is there, was built from this workspace (checkouts may share a target folder), and
+/// no source that cargo noted for it is newer.
 fn is_current(program: &Path) -> bool {
     let modified = |path: &Path| path.metadata().and_then(|meta| meta.modified()).ok();
     let Some(built) = modified(program) else { return false };
     let Ok(notes) = std::fs::read_to_string(program.with_extension("d")) else { return false };
-    sources(&notes).iter().all(|source| modified(source).is_some_and(|at: SystemTime| at <= built))
+    let sources = sources(&notes);
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("/"));
+    sources.iter().any(|source| source.starts_with(workspace.join("node")))
+        && sources.iter().all(|source| modified(source).is_some_and(|at: SystemTime| at <= built))
 }
 
 /// The prerequisites of a Makefile rule; spaces in names are escaped.

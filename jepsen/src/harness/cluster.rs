@@ -85,6 +85,16 @@ impl Cluster {
     /// # Errors
     /// As [`start`](Self::start), and where there can be none of these (see [`isolation_missing`]).
     pub async fn start_isolated(setup: &Setup) -> Result<Self> {
+        let mut cluster = Self::prepare_isolated(setup)?;
+        cluster.form(setup.nodes).await?;
+        Ok(cluster)
+    }
+
+    /// Hosts for such a cluster, without any node on them yet.
+    ///
+    /// # Errors
+    /// Where there can be none.
+    pub fn prepare_isolated(setup: &Setup) -> Result<Self> {
         leftovers::remove();
         let program = binary::holmd()?;
         let network = Network::new(setup.nodes)?;
@@ -100,9 +110,7 @@ impl Cluster {
             let place = Place::new(network.namespace(at), daemon.data_dir(), &dir)?;
             daemons.push(daemon.at(place));
         }
-        let mut cluster = Self { daemons, scratch, network: Some(network) };
-        cluster.form(setup.nodes).await?;
-        Ok(cluster)
+        Ok(Self { daemons, scratch, network: Some(network) })
     }
 
     async fn form(&mut self, nodes: usize) -> Result<()> {

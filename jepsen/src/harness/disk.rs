@@ -11,11 +11,12 @@ use anyhow::{Context, Result, bail, ensure};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 use super::netns::call;
+use super::process::Process;
 
 /// Sparse: what is not used is not there.
 const BYTES: u64 = 4 << 30;
 /// The last process that held the file system is gone by then.
-const RELEASE_LIMIT: Duration = Duration::from_secs(20);
+const RELEASE_LIMIT: Duration = Duration::from_secs(60);
 
 nix::ioctl_write_ptr_bad!(ext4_shutdown, 0x8004_587d, u32);
 /// Cuts at once, without even writing the journal.
@@ -86,7 +87,7 @@ impl Disk {
         let began = Instant::now();
         while alive.exists() {
             if began.elapsed() > RELEASE_LIMIT {
-                bail!("something still holds {}", self.file.display());
+                bail!("{} is still held by {:?}", self.file.display(), holders(&self.mount_point));
             }
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -104,6 +105,19 @@ impl Disk {
         self.mounted = true;
         Ok(())
     }
+}
+
+/// Processes in whose mount namespace something is mounted there.
+fn holders(mount_point: &Path) -> Vec<Process> {
+    let holds = |pid: i32| {
+        let mounts = std::fs::read_to_string(format!("/proc/{pid}/mounts")).unwrap_or_default();
+        mounts.lines().any(|line| line.split(' ').nth(1).is_some_and(|at| Path::new(at) == mount_point))
+    };
+    let pids = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|pid| holds(*pid))
+        .filter_map(Process::find)
+        .collect()
 }
 
 impl Drop for Disk {

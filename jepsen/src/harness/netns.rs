@@ -34,7 +34,9 @@ impl Network {
         if !nix::unistd::geteuid().is_root() {
             return Some("needs root for network namespaces".to_owned());
         }
-        for (program, word) in [("ip", "-V"), ("nft", "-v"), ("nsenter", "-V"), ("unshare", "-V")] {
+        for (program, word) in
+            [("ip", "-V"), ("nft", "-v"), ("tc", "-V"), ("nsenter", "-V"), ("unshare", "-V")]
+        {
             if Command::new(program).arg(word).stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
                 return Some(format!("{program} is not installed"));
             }
@@ -102,11 +104,40 @@ impl Network {
         self.nft(to, &rules)
     }
 
+    /// From now on nobody reaches this TCP port of `node`; what it sends itself goes through.
+    ///
+    /// # Errors
+    /// When the rules are not accepted.
+    pub fn close_port(&self, node: usize, port: u16) -> Result<()> {
+        let rules = format!(
+            "table inet {TABLE} {{}}\ndelete table inet {TABLE}\ntable inet {TABLE} {{\n\
+             chain input {{ type filter hook input priority 0; policy accept;\n\
+             tcp dport {port} drop\n}}\n}}\n"
+        );
+        self.nft(node, &rules)
+    }
+
+    /// From now on what `node` sends gets through at `kbit` a second, after a queue that makes it late.
+    ///
+    /// # Errors
+    /// When the queue cannot be made.
+    pub fn slow_down(&self, node: usize, kbit: u32) -> Result<()> {
+        let rate = format!("{kbit}kbit");
+        let mut command = Command::new("tc");
+        command.args(["-n", &self.namespace(node), "qdisc", "replace", "dev", "eth0", "root"]);
+        call(command.args(["tbf", "rate", &rate, "burst", "16kb", "latency", "300ms"])).map(drop)
+    }
+
     /// Ends every fault.
     ///
     /// # Errors
     /// When a rule cannot be removed.
     pub fn heal(&self) -> Result<()> {
+        for node in 0..self.nodes {
+            // There is one only where it was slowed down.
+            let mut command = Command::new("tc");
+            let _ = call(command.args(["-n", &self.namespace(node), "qdisc", "del", "dev", "eth0", "root"]));
+        }
         let rules = format!("table inet {TABLE} {{}}\ndelete table inet {TABLE}\n");
         (0..self.nodes).try_for_each(|node| self.nft(node, &rules))
     }
@@ -124,19 +155,20 @@ impl Network {
         Ok(())
     }
 
-    /// How many of `count` datagrams arrive.
+    /// How many of `count` datagrams of `bytes` arrive.
     ///
     /// # Errors
     /// When none can be sent.
-    pub fn delivered(&self, from: usize, to: usize, count: usize) -> Result<usize> {
+    pub fn delivered(&self, from: usize, to: usize, count: usize, bytes: usize) -> Result<usize> {
         let (sender, receiver) = (self.socket(from)?, self.socket(to)?);
         receiver.set_read_timeout(Some(ARRIVES))?;
         let address = receiver.local_addr()?;
         for _ in 0..count {
-            sender.send_to(b"?", address)?;
+            // Refused where a queue is full: it does not arrive.
+            let _ = sender.send_to(&vec![0; bytes], address);
         }
         let mut arrived = 0;
-        while arrived < count && receiver.recv(&mut [0; 8]).is_ok() {
+        while arrived < count && receiver.recv(&mut [0; 2048]).is_ok() {
             arrived += 1;
         }
         Ok(arrived)
@@ -149,7 +181,7 @@ impl Network {
     pub fn is_as(&self, cut: impl Fn(usize, usize) -> bool) -> Result<bool> {
         for from in 0..self.nodes {
             for to in (0..self.nodes).filter(|to| *to != from) {
-                let arrived = self.delivered(from, to, 3)?;
+                let arrived = self.delivered(from, to, 3, 1)?;
                 if (arrived == 0) != cut(from, to) {
                     return Ok(false);
                 }

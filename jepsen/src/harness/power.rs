@@ -21,15 +21,26 @@ impl Cluster {
     pub fn power_off(&mut self, nodes: &[usize]) -> Result<()> {
         let folders: Vec<_> = nodes.iter().map(|at| self.daemons[*at].dir().to_owned()).collect();
         // Frozen first: nothing is to run that sees its disk go, as nothing does when the power goes.
-        let frozen = folders.iter().flat_map(|folder| process::of_folder(folder));
-        for process in frozen.collect::<Vec<_>>() {
+        let frozen: Vec<_> = folders.iter().flat_map(|folder| process::of_folder(folder)).collect();
+        for process in &frozen {
             let _ = kill(Pid::from_raw(process.pid), Signal::SIGSTOP);
+        }
+        // A thread that waits for the disk stops a little later.
+        let began = Instant::now();
+        while frozen.iter().any(|process| process.is_alive() && !stands_still(process.pid)) {
+            if began.elapsed() > SIGNAL_LIMIT {
+                bail!("processes do not stop: {frozen:?}");
+            }
+            std::thread::sleep(Duration::from_millis(1));
         }
         for at in nodes {
             self.scratch.disks.get(*at).context("the node has no disk of its own")?.cut()?;
         }
         for at in nodes {
-            self.daemons[*at].kill()?;
+            // A host may have no daemon running.
+            if self.daemons[*at].pid().is_some() {
+                self.daemons[*at].kill()?;
+            }
         }
         for folder in &folders {
             end_all(folder)?;
@@ -47,9 +58,17 @@ impl Cluster {
     /// # Errors
     /// When that cannot be done.
     pub fn power_on(&mut self, at: usize) -> Result<()> {
-        self.scratch.disks.get_mut(at).context("the node has no disk of its own")?.mount()?;
-        self.daemons[at].place().context("the node has no place of its own")?.boot()?;
+        self.boot(at)?;
         self.daemons[at].start()
+    }
+
+    /// The power is back: the host boots, and no daemon starts.
+    ///
+    /// # Errors
+    /// When that cannot be done.
+    pub fn boot(&mut self, at: usize) -> Result<()> {
+        self.scratch.disks.get_mut(at).context("the node has no disk of its own")?.mount()?;
+        self.daemons[at].place().context("the node has no place of its own")?.boot()
     }
 
     /// Stops the daemon's process where it is, without ending it. Verified: all its threads stand still.

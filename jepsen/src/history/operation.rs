@@ -73,6 +73,30 @@ pub enum FaultKind {
     Kill,
     /// SIGKILL, and a start at once.
     Restart,
+    /// A minority can neither be reached nor reach the others.
+    PartitionHalves,
+    /// The same, with the leader alone.
+    PartitionLeader,
+    /// One node hears nobody, or is heard by nobody.
+    PartitionOneWay,
+    /// Every node reaches another majority.
+    PartitionRing,
+    /// One node is cut off, and its daemon killed and started meanwhile.
+    PartitionKill,
+    /// One node is cut off and loses power; it boots while it is cut off, and waits for a quorum in vain.
+    PartitionPower,
+    /// SIGSTOP, and SIGCONT later.
+    Pause,
+    /// Every way loses packets.
+    Loss,
+    /// Every node can send little, and late.
+    Slow,
+    /// Nothing runs and nothing that was not durable remains; then it boots.
+    PowerOne,
+    /// The same on most nodes at one moment: no quorum is left until they are back.
+    PowerMost,
+    /// The same on all nodes at one moment.
+    PowerAll,
 }
 
 /// One fault, from its beginning until it was healed.

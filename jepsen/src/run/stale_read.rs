@@ -6,10 +6,11 @@ use anyhow::Result;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::{Judged, Running, unavailability};
+use super::{Judged, Running, counts, unavailability};
 use crate::checker::{faults, fresh, vacuity, whole};
 use crate::history::Recorder;
 use crate::nemesis::leader_restart;
+use crate::nemesis::trouble::Trouble;
 use crate::seed;
 use crate::workload::flavor_set::{self, Call, Shared};
 
@@ -30,21 +31,22 @@ pub(super) async fn run(running: &mut Running) -> Result<Judged> {
         let (shared, log, rng) = (shared.clone(), log.clone(), seed::stream(options.seed, "reader", at));
         clients.spawn(flavor_set::reader(WRITERS + at, target, shared, log, rng, stop.clone()));
     }
-    let progress = running.progress();
-    let mut rng = seed::stream(options.seed, "nemesis", 0);
-    let mut happened = Vec::new();
-    let ended = leader_restart::run(
-        &mut running.cluster,
-        options.rounds,
-        &running.journal,
-        progress,
-        &mut rng,
-        &mut happened,
-    )
-    .await;
+    let mut happened = Trouble::default();
+    let done = match running.trouble {
+        Some(of) => running.suffer(of, &mut happened).await,
+        None => {
+            let (rounds, progress) = (options.rounds, running.progress());
+            let mut rng = seed::stream(options.seed, "nemesis", 0);
+            let (cluster, journal) = (&mut running.cluster, &running.journal);
+            let faults = &mut happened.faults;
+            let ended = leader_restart::run(cluster, rounds, journal, progress, &mut rng, faults).await;
+            ended.map(|ended| happened.ended = ended)
+        }
+    };
     stop.cancel();
     while clients.join_next().await.is_some() {}
-    let ended = ended?;
+    done?;
+    let Trouble { faults: happened, ended, observed } = happened;
     let left = running.cluster.shut_down();
 
     let operations = log.operations();
@@ -55,12 +57,13 @@ pub(super) async fn run(running: &mut Running) -> Result<Judged> {
     };
     let verdicts = vec![
         fresh::check(&operations),
-        faults::check(options.rounds, &happened),
+        faults::check(running.expected(&happened), &happened),
         vacuity::check(&operations, kind, &["add", "get", "list"], &running.nodes()),
         whole::check(&ended, &left),
     ];
-    let gap = unavailability("a leader's restart", happened.into_iter(), &operations, |call| {
-        matches!(call, Call::Add(_))
-    });
-    Ok(Judged { verdicts, figures: gap.into_iter().collect() })
+    let is_write = |call: &Call| matches!(call, Call::Add(_));
+    let counts = counts(&happened, &operations, is_write);
+    let gap = unavailability("a fault", happened.into_iter(), &operations, is_write);
+    let figures = gap.into_iter().chain(observed.figures()).collect();
+    Ok(Judged { verdicts, figures, counts })
 }

@@ -2,25 +2,31 @@
 //! asked what there is.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use holm_api::{Checkpoint, Cluster as ClusterView, Event, List, Node, Vm};
+use holm_api::{Checkpoint, Cluster as ClusterView, Event, List, Node, Vm, VmStatus};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::{Judged, Running, unavailability};
+use super::{Judged, Running, counts, unavailability};
 use crate::checker::{
-    Verdict, acknowledged, claims, events, faults, once, reads, replicas, settled, vacuity, whole,
+    self, Verdict, acknowledged, claims, events, faults, lifetimes, once, reads, replicas, settled, spared,
+    vacuity, whole,
 };
 use crate::harness::events::{Follower, Stream};
-use crate::harness::wait_for;
+use crate::harness::witness::{Lifetime, Witness};
+use crate::harness::{Hypervisor, wait_for};
 use crate::history::{Fault, Recorder};
 use crate::nemesis::kill;
+use crate::nemesis::trouble::Trouble;
 use crate::seed;
+use crate::workload::power::{self, Asked};
 use crate::workload::vm_lifecycle::{self, Call, IMAGE, Log, Operation};
 
 const CLIENTS: u64 = 4;
+/// VMs that are stopped and started, under faults on isolated nodes.
+const POWER_CLIENTS: u64 = 2;
 /// After healing, everything ends within this long.
 const SETTLE_LIMIT: Duration = Duration::from_secs(60);
 
@@ -33,6 +39,10 @@ struct Evidence {
     nodes: Vec<Node>,
     checkpoints: Vec<Checkpoint>,
     streams: Vec<Stream>,
+    /// Where real guests ran.
+    lifetimes: Option<Vec<Lifetime>>,
+    /// From a whole cluster until every VM called ACTIVE had a process.
+    running_after: Duration,
     ended: Vec<String>,
     left: Vec<String>,
 }
@@ -40,9 +50,15 @@ struct Evidence {
 pub(super) async fn run(running: &mut Running) -> Result<Judged> {
     let log: Log = Arc::new(Recorder::new(running.journal.clone()));
     let followers = prepare(running).await?;
-    let (faults, ended) = trouble(running, &log).await?;
-    let evidence = gather(running, &log, faults, ended, followers).await?;
-    Ok(judge(running, evidence))
+    let real = running.options.hypervisor == Hypervisor::CloudHypervisor;
+    let folder = running.cluster.scratch.path().to_owned();
+    let witness = real.then(|| Witness::start(&folder, running.journal.clone()));
+    let (happened, asked) = trouble(running, &log).await?;
+    let figures = happened.observed.figures();
+    let evidence = gather(running, &log, happened.faults, happened.ended, followers, witness).await?;
+    let mut judged = judge(running, evidence, &asked);
+    judged.figures.extend(figures);
+    Ok(judged)
 }
 
 /// Image and flavor, and a follower of the events at every node, from one revision on.
@@ -56,7 +72,7 @@ async fn prepare(running: &Running) -> Result<Vec<Follower>> {
 }
 
 /// Clients and nemesis at the same time; the clients have ended when this does.
-async fn trouble(running: &mut Running, log: &Log) -> Result<(Vec<Fault>, Vec<String>)> {
+async fn trouble(running: &mut Running, log: &Log) -> Result<(Trouble, Vec<Asked>)> {
     let options = running.options.clone();
     let stop = CancellationToken::new();
     let mut clients = JoinSet::new();
@@ -65,15 +81,27 @@ async fn trouble(running: &mut Running, log: &Log) -> Result<(Vec<Fault>, Vec<St
         let (targets, log) = (running.targets(), log.clone());
         clients.spawn(vm_lifecycle::client((client, CLIENTS), targets, log, rng, stop.clone()));
     }
-    let progress = running.progress();
-    let mut rng = seed::stream(options.seed, "nemesis", 0);
-    let mut faults = Vec::new();
-    let ended =
-        kill::run(&mut running.cluster, options.rounds, &running.journal, progress, &mut rng, &mut faults)
-            .await;
+    let mut others = JoinSet::new();
+    for client in 0..if running.trouble.is_some() { POWER_CLIENTS } else { 0 } {
+        let rng = seed::stream(options.seed, "power", client);
+        others.spawn(power::client(client, running.targets(), rng, stop.clone()));
+    }
+    let mut happened = Trouble::default();
+    let done = match running.trouble {
+        Some(of) => running.suffer(of, &mut happened).await,
+        None => {
+            let (rounds, progress) = (options.rounds, running.progress());
+            let mut rng = seed::stream(options.seed, "nemesis", 0);
+            let (cluster, journal) = (&mut running.cluster, &running.journal);
+            let ended = kill::run(cluster, rounds, journal, progress, &mut rng, &mut happened.faults).await;
+            ended.map(|ended| happened.ended = ended)
+        }
+    };
     stop.cancel();
     while clients.join_next().await.is_some() {}
-    Ok((faults, ended?))
+    // Of a cluster that did not come back nothing more is asked.
+    done?;
+    Ok((happened, others.join_all().await))
 }
 
 async fn gather(
@@ -82,6 +110,7 @@ async fn gather(
     faults: Vec<Fault>,
     ended: Vec<String>,
     followers: Vec<Follower>,
+    witness: Option<Witness>,
 ) -> Result<Evidence> {
     let cluster = &mut running.cluster;
     cluster.wait_whole().await?;
@@ -92,6 +121,19 @@ async fn gather(
     });
     // What has not settled is for the checker to say.
     let _ = settled.await;
+    let back = Instant::now();
+    if let Some(witness) = &witness {
+        // A host that booted starts its VMs again by itself, some time after it is back; the record says ACTIVE
+        // all the while. Those that do not come are for the checker to say.
+        let _ = wait_for("processes of all VMs", SETTLE_LIMIT, || async {
+            let (vms, alive) = (crate::harness::Client::new(address).all_vms().await?, witness.alive());
+            let mut active = vms.into_iter().filter(|vm| vm.status == VmStatus::Active);
+            let runs = active.all(|vm| alive.contains(&(vm.id, vm.node.unwrap_or_default())));
+            Ok(runs.then_some(()))
+        })
+        .await;
+    }
+    let running_after = back.elapsed();
     let checkpoints = cluster.checkpoints(SETTLE_LIMIT).await?;
     let mut views = Vec::new();
     for daemon in &cluster.daemons {
@@ -100,12 +142,40 @@ async fn gather(
     }
     let mut client = cluster.daemons[0].client();
     let nodes = client.get::<List<Node>>("/v1/nodes").await?.items;
+    let lifetimes = witness.map(Witness::finish);
     let streams = drain(&mut client, followers).await?;
-    for vm in client.all_vms().await? {
-        client.delete_vm(&vm.name, SETTLE_LIMIT).await?;
+    // What does not go is left behind: the checker says so, and the evidence is still judged.
+    let mut left = delete_all(&mut client).await;
+    left.extend(cluster.shut_down());
+    Ok(Evidence {
+        operations: log.operations(),
+        faults,
+        views,
+        nodes,
+        checkpoints,
+        streams,
+        lifetimes,
+        running_after,
+        ended,
+        left,
+    })
+}
+
+/// Deletes every VM and says which could not be.
+async fn delete_all(client: &mut crate::harness::Client) -> Vec<String> {
+    let deadline = Instant::now() + SETTLE_LIMIT;
+    let vms = match client.all_vms().await {
+        Ok(vms) => vms,
+        Err(error) => return vec![format!("{error:#}")],
+    };
+    let mut left = Vec::new();
+    for vm in vms {
+        let limit = deadline.saturating_duration_since(Instant::now());
+        if let Err(error) = client.delete_vm(&vm.name, limit).await {
+            left.push(format!("{error:#}"));
+        }
     }
-    let left = cluster.shut_down();
-    Ok(Evidence { operations: log.operations(), faults, views, nodes, checkpoints, streams, ended, left })
+    left
 }
 
 /// Waits until every follower has got what the cluster has now.
@@ -133,8 +203,25 @@ async fn drain(client: &mut crate::harness::Client, followers: Vec<Follower>) ->
     Ok(streams)
 }
 
-fn judge(running: &Running, evidence: Evidence) -> Judged {
-    let Evidence { operations, faults, views, nodes, checkpoints, streams, ended, left } = evidence;
+fn judge(running: &Running, evidence: Evidence, asked: &[Asked]) -> Judged {
+    let Evidence {
+        operations,
+        faults,
+        views,
+        nodes,
+        checkpoints,
+        streams,
+        lifetimes,
+        running_after,
+        ended,
+        left,
+    } = evidence;
+    let all = views.first().map(|(_, vms)| vms.clone()).unwrap_or_default();
+    let is_busy = |vm: &Vm| vm.name.starts_with(power::PREFIX);
+    let views: Vec<(String, Vec<Vm>)> = views
+        .into_iter()
+        .map(|(node, vms)| (node, vms.into_iter().filter(|vm| !is_busy(vm)).collect()))
+        .collect();
     let names: Vec<_> = views
         .iter()
         .map(|(node, vms)| acknowledged::View {
@@ -155,23 +242,36 @@ fn judge(running: &Running, evidence: Evidence) -> Judged {
         Some(stream) => once::check(&operations, &stream.events),
         None => Verdict::unknown("once", "no node was followed"),
     };
-    let verdicts = vec![
+    let mut verdicts = vec![
         acknowledged::check(&operations, &names),
         once,
         reads::check(&operations),
         settled::check(vms),
-        claims::check(&nodes, vms),
+        claims::check(&nodes, &all),
         replicas::check(count, &checkpoints),
         events::check(count, until, &streams),
-        faults::check(running.options.rounds, &faults),
+        faults::check(running.expected(&faults), &faults),
         vacuity::check(&operations, kind, &["create", "replay", "delete", "read"], &running.nodes()),
         whole::check(&ended, &left),
     ];
+    if let Some(lifetimes) = &lifetimes {
+        verdicts.push(lifetimes::check(lifetimes, &faults, &all));
+    }
+    if running.trouble.is_some() {
+        verdicts.push(spared::check(vms));
+        verdicts.push(checker::power::check(asked, &all));
+    }
     let is_write = |call: &Call| matches!(call, Call::Create { .. } | Call::Delete { .. });
     let of = |leader: bool| faults.iter().filter(move |fault| fault.was_leader == leader).cloned();
     let figures = [
-        unavailability("a leader's death", of(true), &operations, is_write),
-        unavailability("another node's death", of(false), &operations, is_write),
+        unavailability("a fault on the leader", of(true), &operations, is_write),
+        unavailability("a fault elsewhere", of(false), &operations, is_write),
     ];
-    Judged { verdicts, figures: figures.into_iter().flatten().collect() }
+    let counts = counts(&faults, &operations, is_write);
+    let mut figures: Vec<_> = figures.into_iter().flatten().collect();
+    if lifetimes.is_some() {
+        let ms = running_after.as_millis();
+        figures.push(format!("every VM called ACTIVE had a process {ms} ms after the cluster was whole"));
+    }
+    Judged { verdicts, figures, counts }
 }

@@ -2,6 +2,7 @@
 //! when the record changes meanwhile.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use holm_model::command::{Command, ReleaseCause, Released, VmReport};
 use holm_model::image::{Image, ImageKind};
@@ -30,15 +31,27 @@ pub struct Executor {
 pub enum Failure {
     #[error("the cluster did not take it; it is tried again")]
     NotTaken,
+    #[error("its image cannot be had at present")]
+    Image(#[source] images::Error),
     #[error(transparent)]
     Hypervisor(#[from] Error),
 }
+
+/// How long a VM waits here for an image whose holders cannot be reached. A holder that reboots, or a network
+/// that is cut for a moment, is no reason to call the VM impossible; longer, and another host may do better.
+const IMAGE_PATIENCE: Duration = Duration::from_secs(120);
+/// How often the cluster hears that it still waits.
+const IMAGE_TELL: Duration = Duration::from_secs(20);
 
 /// What one worker remembers between steps: only words, the marks on disk decide.
 #[derive(Default)]
 pub struct Memory {
     /// Why the VM could not be built here.
     pub build_failure: Option<String>,
+    /// Since when it has waited for an image that nobody could give.
+    pub without_image: Option<Instant>,
+    /// When it last told so.
+    pub told: Option<Instant>,
 }
 
 impl Executor {
@@ -54,6 +67,7 @@ impl Executor {
             Step::Start { epoch, run, confirm } => self.start(vm, *epoch, *run, *confirm, memory).await,
             Step::Stop(mode) => Ok(hypervisor.stop(vm, *mode).await?),
             Step::Release(epoch) => Ok(hypervisor.release(vm, *epoch).await?),
+            Step::GiveUp { epoch, run, reason } => self.give_up(vm, *epoch, *run, reason, memory).await,
             Step::FinishDelete(epoch) => {
                 hypervisor.delete_disks(vm).await?;
                 self.released(vm, *epoch, ReleaseCause::Deleted).await
@@ -96,8 +110,21 @@ impl Executor {
             self.app.raft.state()
         };
         let Some(record) = wanted(&published.state, vm, epoch, run) else { return Ok(()) };
-        let result = self.try_start(&published.state, record, epoch).await;
-        let reason = match result {
+        let booted = match self.boot(&published.state, record, epoch).await {
+            Ok(boot) => self.try_start(record, epoch, boot).await,
+            Err(NoBoot::Image(error)) if error.is_passing() && memory.is_patient() => {
+                // Seldom: each time it is told, the record changes, and its worker looks again at once.
+                if memory.may_tell() {
+                    let step = format!("waiting for its image: {}", crate::app::chain(&error));
+                    let state = ObservedState::Progress { step };
+                    self.reporter.report(VmReport { vm, epoch, run, state }).await;
+                }
+                return Err(Failure::Image(error));
+            }
+            Err(no_boot) => Err(Error::BuildFailed(crate::app::chain(&no_boot))),
+        };
+        memory.without_image = None;
+        let reason = match booted {
             Ok(()) => return Ok(()),
             Err(Error::BuildFailed(reason)) => reason,
             Err(error @ Error::Io { .. }) => crate::app::chain(&error),
@@ -105,17 +132,49 @@ impl Executor {
         };
         tracing::warn!(vm = %record.name, node = %self.app.raft.node_id(), %epoch, reason, "start failed");
         if record.status == VmStatus::Build {
-            // Never ACTIVE: give it back, another host may do better. The mark comes first (rule 2).
-            memory.build_failure = Some(reason.clone());
-            self.app.hypervisor.release(vm, epoch).await?;
-            self.released(vm, epoch, ReleaseCause::BuildFailed { reason }).await
+            self.give_up(vm, epoch, run, &reason, memory).await
         } else {
             self.report(vm, epoch, run, ObservedState::Failed { reason }).await
         }
     }
 
-    async fn try_start(&self, state: &State, record: &Vm, epoch: Epoch) -> Result<(), Error> {
-        let boot = self.boot(state, record, epoch).await?;
+    /// The VM could not be built: back it goes, another host may do better. A replica that lags may not know
+    /// that it has run, and then its disk would be lost: so only a current state decides. The mark comes
+    /// first (FENCING.md, rule 2).
+    async fn give_up(
+        &self,
+        vm: VmId,
+        epoch: Epoch,
+        run: u64,
+        reason: &str,
+        memory: &mut Memory,
+    ) -> Result<(), Failure> {
+        let read = self.app.raft.read(super::report::PROPOSE_TIMEOUT).await;
+        let published = read.map_err(|_| Failure::NotTaken)?;
+        let Some(record) = wanted(&published.state, vm, epoch, run) else { return Ok(()) };
+        if record.status != VmStatus::Build {
+            return self.report(vm, epoch, run, ObservedState::Failed { reason: reason.to_owned() }).await;
+        }
+        memory.build_failure = Some(reason.to_owned());
+        self.app.hypervisor.release(vm, epoch).await?;
+        self.released(vm, epoch, ReleaseCause::BuildFailed { reason: reason.to_owned() }).await
+    }
+
+    /// What is here cannot be told for a while: the cluster should know, whatever the plan waits for.
+    pub async fn tell_unknown(&self, vm: VmId, reason: String) {
+        let published = self.app.raft.state();
+        let Some(record) = published.state.vms.get(&vm) else { return };
+        let Some(claim) = record.claim.as_ref().filter(|claim| claim.node == self.app.raft.node_id()) else {
+            return;
+        };
+        let state = ObservedState::Unknown { reason };
+        let told = record.observed.as_ref().is_some_and(|observed| observed.state == state);
+        if !told {
+            self.reporter.report(VmReport { vm, epoch: claim.epoch, run: record.power.run, state }).await;
+        }
+    }
+
+    async fn try_start(&self, record: &Vm, epoch: Epoch, boot: Boot) -> Result<(), Error> {
         let _permit = self.starts.acquire().await.expect("the semaphore is never closed");
         let size = record.spec.size;
         self.app
@@ -135,7 +194,7 @@ impl Executor {
     }
 
     /// Brings the images here, telling the cluster how far they are, and says what to boot.
-    async fn boot(&self, state: &State, record: &Vm, epoch: Epoch) -> Result<Boot, Error> {
+    async fn boot(&self, state: &State, record: &Vm, epoch: Epoch) -> Result<Boot, NoBoot> {
         let mut paths = Vec::new();
         let image = find(state, record.spec.image)?;
         for image in
@@ -149,8 +208,7 @@ impl Executor {
                     reporter.report(VmReport { vm, epoch, run, state }).await;
                 }
             };
-            let fetched = self.images.ensure(image, tell).await;
-            paths.push(fetched.map_err(|e: images::Error| Error::BuildFailed(crate::app::chain(&e)))?);
+            paths.push(self.images.ensure(image, tell).await?);
         }
         let mut paths = paths.into_iter();
         let source = paths.next().expect("a VM has an image");
@@ -163,8 +221,32 @@ impl Executor {
     }
 }
 
-fn find(state: &State, id: ImageId) -> Result<&Image, Error> {
-    state.images.get(&id).ok_or_else(|| Error::BuildFailed(format!("image {id} is gone")))
+/// Why there is nothing to boot.
+#[derive(Debug, thiserror::Error)]
+enum NoBoot {
+    #[error("image {0} is gone")]
+    Gone(ImageId),
+    #[error(transparent)]
+    Image(#[from] images::Error),
+}
+
+impl Memory {
+    fn may_tell(&mut self) -> bool {
+        let may = self.told.is_none_or(|told| told.elapsed() >= IMAGE_TELL);
+        if may {
+            self.told = Some(Instant::now());
+        }
+        may
+    }
+
+    /// Whether a missing image is still waited for; the time begins with the first question.
+    fn is_patient(&mut self) -> bool {
+        self.without_image.get_or_insert_with(Instant::now).elapsed() < IMAGE_PATIENCE
+    }
+}
+
+fn find(state: &State, id: ImageId) -> Result<&Image, NoBoot> {
+    state.images.get(&id).ok_or(NoBoot::Gone(id))
 }
 
 /// The record, if it still asks for exactly this start.

@@ -38,6 +38,14 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// Nothing is wrong with this node or with the image: whoever holds it cannot be reached at present.
+    pub fn is_passing(&self) -> bool {
+        use holm_vmm::image_store::Error as Store;
+        matches!(self, Self::NoHolder(_) | Self::Transfer { source: Store::Transfer { .. }, .. })
+    }
+}
+
 /// Brings images here.
 #[derive(Clone)]
 pub struct Images {
@@ -86,16 +94,17 @@ impl Images {
         if let Some(path) = self.app.images.path(&image.sha256) {
             return Ok(path);
         }
-        let result = self.from_any_holder(image).await;
+        let result = self.fetch_from_any_holder(image).await;
         lock(&self.progress).remove(&image.sha256);
-        lock(&self.transfers).remove(&image.sha256);
+        // Only when nobody waits for the gate: with two gates, two would write one file.
+        lock(&self.transfers).retain(|_, gate| Arc::strong_count(gate) > 1);
         result
     }
 
-    async fn from_any_holder(&self, image: &Image) -> Result<PathBuf, Error> {
+    async fn fetch_from_any_holder(&self, image: &Image) -> Result<PathBuf, Error> {
         let mut last = Error::NoHolder(image.name.clone());
         for (holder, address) in holders(&self.app.raft.state().state, image, self.app.raft.node_id()) {
-            match self.from(image, &address).await {
+            match self.fetch_from(image, &address).await {
                 Ok(path) => {
                     tracing::info!(image = %image.name, from = %holder, bytes = image.size_bytes, "image fetched");
                     return Ok(path);
@@ -109,7 +118,7 @@ impl Images {
         Err(last)
     }
 
-    async fn from(&self, image: &Image, address: &str) -> Result<PathBuf, Error> {
+    async fn fetch_from(&self, image: &Image, address: &str) -> Result<PathBuf, Error> {
         let path = format!("/v1/images/{}/data?consistency=stale", image.id);
         let pulled = self
             .app
@@ -166,39 +175,38 @@ pub async fn run(images: Images, stop: CancellationToken) {
         if ids == seen {
             continue;
         }
-        let settled = compare(&images, &current.state, &stop).await;
-        seen = if settled { ids } else { BTreeSet::new() };
+        compare(&images, &current.state, &stop).await;
+        // What could not be had is tried again with the period, not with every change of anything.
+        seen = ids;
     }
 }
 
-/// True when nothing is left to do.
-async fn compare(images: &Images, state: &State, stop: &CancellationToken) -> bool {
+async fn compare(images: &Images, state: &State, stop: &CancellationToken) {
     let me = images.app.raft.node_id();
-    let mut settled = true;
     for image in state.images.values() {
         if stop.is_cancelled() {
-            return false;
+            return;
         }
         let here = images.ensure(image, |_| async {}).await.is_ok();
-        settled &= here;
         if here != image.holders.contains(&me) {
             let command = Command::ReportImage(ReportImage { node: me, image: image.id, held: here });
-            settled &= propose(&images.app.raft, command).await.is_some();
+            propose(&images.app.raft, command).await;
         }
     }
-    drop_orphans(images, state);
-    settled
+    drop_orphans(images);
 }
 
 /// Removes bytes that no record names any more. Only with a replica that has caught up: a lagging one
 /// does not know the newest images.
-fn drop_orphans(images: &Images, state: &State) {
+fn drop_orphans(images: &Images) {
     if !images.app.caught_up() {
         return;
     }
-    let named: BTreeSet<&str> = state.images.values().map(|image| image.sha256.as_str()).collect();
     for stored in images.app.images.list() {
-        if named.contains(stored.sha256.as_str()) || stored.age < ORPHAN_AGE {
+        // The state as it is now: images may have come while others were brought here.
+        let published = images.app.raft.state();
+        let named = published.state.images.values().any(|image| image.sha256 == stored.sha256);
+        if named || stored.age < ORPHAN_AGE {
             continue;
         }
         match images.app.images.remove(&stored.sha256) {

@@ -63,7 +63,9 @@ pub async fn run(app: Shared, here: Here, stop: CancellationToken) {
                     last = Some(report);
                     PERIOD
                 }
-                _ => RETRY,
+                // A refusal is an entry of the log each time: not in haste.
+                Some(_) => PERIOD,
+                None => RETRY,
             }
         };
         tokio::select! {

@@ -24,6 +24,8 @@ pub enum Step {
     Stop(StopMode),
     /// Mark the epoch released, durably; what follows depends on what the record says then.
     Release(Epoch),
+    /// The same, for a build that failed: only after a linearizable read still says that it never ran.
+    GiveUp { epoch: Epoch, run: u64, reason: String },
     /// The epoch is marked: delete its disks and give the claim back as deleted.
     FinishDelete(Epoch),
     /// The epoch is marked: give the claim back, it could not be built here.
@@ -46,6 +48,8 @@ pub struct Standing {
     pub waited: bool,
     /// The cluster said that this node is no longer a member: nothing may start.
     pub removed: bool,
+    /// The guests of this host were powered off for its shutdown: nothing may start.
+    pub held: bool,
 }
 
 /// Decides the next step for one VM; `vm` is its record, if there is one.
@@ -91,12 +95,7 @@ fn converge(on: Standing, vm: &Vm, epoch: Epoch, here: Option<&Instance>) -> Ste
         };
     }
     if released {
-        // Marked before the proposal was known to be applied: say it again.
-        let reason = match here.map(|instance| &instance.state) {
-            Some(InstanceState::Ended(ExitCause::Failed { reason })) => reason.clone(),
-            _ => "it could not be built, and the daemon was restarted since".to_owned(),
-        };
-        return Step::GiveBack { epoch, reason };
+        return given_back(on, vm, epoch, here);
     }
     match vm.power.want {
         WantPower::On => power_on(on, vm, epoch, here),
@@ -104,10 +103,29 @@ fn converge(on: Standing, vm: &Vm, epoch: Epoch, here: Option<&Instance>) -> Ste
     }
 }
 
+/// Marked before the proposal was known to be applied: say it again. A VM that has run since keeps its disk
+/// and is told as failed, since a released epoch never starts.
+fn given_back(on: Standing, vm: &Vm, epoch: Epoch, here: Option<&Instance>) -> Step {
+    if vm.status == VmStatus::Build {
+        let reason = match here.map(|instance| &instance.state) {
+            Some(InstanceState::Ended(ExitCause::Failed { reason })) => reason.clone(),
+            _ => "it could not be built, and the daemon was restarted since".to_owned(),
+        };
+        return Step::GiveBack { epoch, reason };
+    }
+    if vm.power.want == WantPower::Off {
+        return Step::Nothing;
+    }
+    let reason =
+        "its host gave this placement back; its disk is still there, but it cannot start again".to_owned();
+    report(on, vm, epoch, vm.power.run, ObservedState::Failed { reason })
+}
+
 fn power_on(on: Standing, vm: &Vm, epoch: Epoch, here: Option<&Instance>) -> Step {
     let run = vm.power.run;
     let start = |here: bool| match (on.removed, here, on.caught_up, on.waited) {
         (true, ..) => Step::Wait("this node was removed from the cluster"),
+        _ if on.held => Step::Wait("the guests of this host are held off for its shutdown"),
         (_, true, true, _) | (_, true, _, true) => Step::Start { epoch, run, confirm: false },
         (_, true, false, false) => Step::Wait("a quorum is waited for before starting what was here"),
         (_, false, ..) => Step::Start { epoch, run, confirm: true },
@@ -131,11 +149,13 @@ fn power_on(on: Standing, vm: &Vm, epoch: Epoch, here: Option<&Instance>) -> Ste
         InstanceState::Ended(ExitCause::HostLost) => start(true),
         // Powered off with the host, which is up again.
         InstanceState::Ended(ExitCause::Requested) if instance.boot_id != Some(on.boot) => start(true),
-        InstanceState::Ended(ExitCause::Requested) => Step::Wait("the replica lags behind the stop"),
+        InstanceState::Ended(ExitCause::Requested) if on.held => Step::Wait("the host is going down"),
+        // By a stop this replica has not seen, or by hand; the record knows which.
+        InstanceState::Ended(ExitCause::Requested) => report(ObservedState::Stopped),
         InstanceState::Ended(ExitCause::GuestOff) => report(ObservedState::GuestOff),
         // Never became ACTIVE: another host may do better.
-        InstanceState::Ended(ExitCause::Failed { .. }) if vm.status == VmStatus::Build => {
-            Step::Release(epoch)
+        InstanceState::Ended(ExitCause::Failed { reason }) if vm.status == VmStatus::Build => {
+            Step::GiveUp { epoch, run, reason: reason.clone() }
         }
         InstanceState::Ended(ExitCause::Failed { reason }) => {
             report(ObservedState::Failed { reason: reason.clone() })
@@ -145,6 +165,8 @@ fn power_on(on: Standing, vm: &Vm, epoch: Epoch, here: Option<&Instance>) -> Ste
 
 fn power_off(on: Standing, vm: &Vm, epoch: Epoch, here: Option<&Instance>) -> Step {
     match here.map(|instance| &instance.state) {
+        // A later run than the record's: it was started by an entry this replica has not seen.
+        _ if here.is_some_and(|instance| instance.run > vm.power.run) => Step::Wait("the replica lags"),
         Some(state) if alive(state) => Step::Stop(vm.power.stop),
         // The record already says how it ended.
         _ if vm.task_state.is_none() => Step::Nothing,

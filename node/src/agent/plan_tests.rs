@@ -18,7 +18,15 @@ fn boot() -> BootId {
 }
 
 fn on() -> Standing {
-    Standing { me: ME, boot: boot(), applied: Revision(100), caught_up: true, waited: false, removed: false }
+    Standing {
+        me: ME,
+        boot: boot(),
+        applied: Revision(100),
+        caught_up: true,
+        waited: false,
+        removed: false,
+        held: false,
+    }
 }
 
 fn epoch(n: u64) -> Epoch {
@@ -126,6 +134,11 @@ fn the_next_step_follows_from_record_and_host() {
     let unknown = Observation::Unknown { reason: "no answer".into() };
     let died = ObservedState::Failed { reason: "it died".into() };
     let start_2 = Step::Start { epoch: epoch(10), run: 2, confirm: false };
+    let give_up = Step::GiveUp { epoch: epoch(10), run: 1, reason: "it died".into() };
+    let lost = ObservedState::Failed {
+        reason: "its host gave this placement back; its disk is still there, but it cannot start again"
+            .into(),
+    };
     let lags = Step::Wait("the replica lags");
     let table: Vec<(&str, Option<Vm>, Observation, Step)> = vec![
         ("unknown is never absent", Some(record(ME)), unknown, Step::Wait("what is here cannot be told")),
@@ -150,12 +163,15 @@ fn the_next_step_follows_from_record_and_host() {
             report(ObservedState::GuestOff),
         ),
         ("the VMM died", Some(active()), here(10, 1, ended(failed())), report(died)),
-        ("the VMM died building", Some(record(ME)), here(10, 1, ended(failed())), Step::Release(epoch(10))),
+        ("the VMM died building", Some(record(ME)), here(10, 1, ended(failed())), give_up),
+        ("a stop this replica has not seen", Some(off(None)), here(10, 2, Running), lags.clone()),
+        ("given back, but it had run", Some(active()), released(10), report(lost)),
+        ("given back, off and told", Some(off(None)), released(10), Step::Nothing),
         (
             "stopped by a record the replica has not seen",
             Some(active()),
             here(10, 1, ended(ExitCause::Requested)),
-            Step::Wait("the replica lags behind the stop"),
+            report(ObservedState::Stopped),
         ),
         (
             "to stop",
@@ -209,4 +225,14 @@ fn a_cold_node_starts_what_it_had_only_with_a_quorum_or_after_waiting() {
     assert!(matches!(plan(removed, vm.as_ref(), &had), Step::Wait(_)));
     // What it never had needs a current state, however long it waited.
     assert_eq!(plan(waited, vm.as_ref(), &Observation::Absent), start(true));
+}
+
+#[test]
+fn nothing_starts_or_is_told_as_stopped_while_the_host_goes_down() {
+    let held = Standing { held: true, ..on() };
+    let vm = Some(active());
+    for state in [ended(ExitCause::Requested), ended(ExitCause::HostLost), InstanceState::Prepared] {
+        assert!(matches!(plan(held, vm.as_ref(), &here(10, 1, state.clone())), Step::Wait(_)), "{state:?}");
+    }
+    assert!(matches!(plan(held, vm.as_ref(), &Observation::Absent), Step::Wait(_)));
 }

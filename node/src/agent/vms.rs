@@ -11,6 +11,8 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use holm_vmm::hypervisor::Observation;
+
 use super::execute::{Executor, Memory};
 use super::images::Images;
 use super::plan::{Standing, Step, plan};
@@ -26,8 +28,11 @@ const PARALLEL_STARTS: usize = 8;
 /// Pause after a step that failed or repeats, doubled up to the maximum.
 const BACKOFF: Duration = Duration::from_millis(250);
 const BACKOFF_MAX: Duration = Duration::from_secs(15);
+/// What cannot be told for longer is told to the cluster.
+const UNKNOWN_PATIENCE: Duration = Duration::from_secs(15);
 
 struct Worker {
+    task: tokio::task::Id,
     wake: Arc<Notify>,
     /// The revision of the record when it was last woken.
     woken_at: Option<Revision>,
@@ -41,6 +46,7 @@ pub async fn run(app: Shared, images: Images, boot: BootId, stop: CancellationTo
     let mut supervisor = Supervisor { executor, boot, workers: HashMap::new(), tasks: JoinSet::new() };
     let mut state = app.raft.watch();
     let mut changes = app.hypervisor.changes();
+    let mut caught_up = app.watch_caught_up();
     let mut period = tokio::time::interval(PERIOD);
     loop {
         tokio::select! {
@@ -54,7 +60,9 @@ pub async fn run(app: Shared, images: Images, boot: BootId, stop: CancellationTo
             }
             Some(vm) = changes.recv() => supervisor.wake(vm),
             _ = period.tick() => supervisor.look_at_all().await,
-            Some(ended) = supervisor.tasks.join_next() => supervisor.ended(ended),
+            // What a host that booted had waits for exactly this.
+            Ok(()) = caught_up.changed() => supervisor.look_at_all().await,
+            Some(ended) = supervisor.tasks.join_next_with_id() => supervisor.ended(ended),
         }
     }
 }
@@ -63,7 +71,7 @@ struct Supervisor {
     executor: Executor,
     boot: BootId,
     workers: HashMap<VmId, Worker>,
-    tasks: JoinSet<VmId>,
+    tasks: JoinSet<()>,
 }
 
 impl Supervisor {
@@ -98,38 +106,42 @@ impl Supervisor {
     fn wake(&mut self, vm: VmId) {
         let worker = self.workers.entry(vm).or_insert_with(|| {
             let wake = Arc::new(Notify::new());
-            self.tasks.spawn(work(self.executor.clone(), self.boot, vm, wake.clone()));
-            Worker { wake, woken_at: None }
+            let task = self.tasks.spawn(work(self.executor.clone(), self.boot, vm, wake.clone())).id();
+            Worker { task, wake, woken_at: None }
         });
         worker.wake.notify_one();
     }
 
-    fn ended(&mut self, ended: Result<VmId, tokio::task::JoinError>) {
-        match ended {
-            Ok(vm) => {
-                self.workers.remove(&vm);
-                // What changed between its last look and now must not be missed.
-                self.state_changed();
-            }
-            // A worker that panicked says nothing of the VM: begin again with fresh workers.
-            Err(error) if error.is_panic() => {
+    /// Lets go of the worker. One that panicked says nothing of its VM: a fresh one looks at it with the next
+    /// period.
+    fn ended(&mut self, ended: Result<(tokio::task::Id, ()), tokio::task::JoinError>) {
+        let (task, panicked) = match ended {
+            Ok((task, ())) => (task, false),
+            Err(error) => {
                 tracing::error!(%error, "a VM worker panicked");
-                self.tasks.abort_all();
-                self.workers.clear();
+                (error.id(), true)
             }
-            Err(_) => {}
+        };
+        self.workers.retain(|_, worker| worker.task != task);
+        if !panicked {
+            // What changed between its last look and now must not be missed.
+            self.state_changed();
         }
     }
 }
 
 /// Works on one VM until nothing of it is here and nothing of it should be.
-async fn work(executor: Executor, boot: BootId, vm: VmId, wake: Arc<Notify>) -> VmId {
+async fn work(executor: Executor, boot: BootId, vm: VmId, wake: Arc<Notify>) {
     let app = executor.app.clone();
     let mut memory = Memory::default();
     let mut last: Option<Step> = None;
     let mut backoff = BACKOFF;
+    let mut unknown_since: Option<Instant> = None;
     loop {
         let observed = app.hypervisor.observe(vm).await;
+        if !matches!(observed, Observation::Unknown { .. }) {
+            unknown_since = None;
+        }
         let next = || {
             let published = app.raft.state();
             plan(standing(&app, boot, published.state.revision), published.state.vms.get(&vm), &observed)
@@ -137,12 +149,12 @@ async fn work(executor: Executor, boot: BootId, vm: VmId, wake: Arc<Notify>) -> 
         let step = next();
         match step {
             Step::Nothing => {
-                let gone = matches!(observed, holm_vmm::hypervisor::Observation::Absent);
+                let gone = matches!(observed, Observation::Absent);
                 let ours = app.raft.state().state.vms.get(&vm).is_some_and(|record| {
                     record.claim.as_ref().is_some_and(|claim| claim.node == app.raft.node_id())
                 });
                 if gone && !ours {
-                    return vm;
+                    return;
                 }
                 (last, backoff) = (None, BACKOFF);
                 wake.notified().await;
@@ -150,6 +162,12 @@ async fn work(executor: Executor, boot: BootId, vm: VmId, wake: Arc<Notify>) -> 
             }
             Step::Wait(why) => {
                 tracing::debug!(%vm, why, "waiting");
+                if let Observation::Unknown { reason } = &observed {
+                    let since = *unknown_since.get_or_insert_with(Instant::now);
+                    if since.elapsed() >= UNKNOWN_PATIENCE {
+                        executor.tell_unknown(vm, reason.clone()).await;
+                    }
+                }
                 let _ = tokio::time::timeout(BACKOFF_MAX, wake.notified()).await;
                 continue;
             }
@@ -194,6 +212,7 @@ fn standing(app: &Shared, boot: BootId, applied: Revision) -> Standing {
         caught_up: app.caught_up(),
         waited: app.started_at.elapsed() >= AUTOSTART_WAIT,
         removed: app.removed(),
+        held: app.held(),
     }
 }
 

@@ -108,10 +108,17 @@ fn summary(state: &Model, vm: &Vm, best: Option<NodeId>, hosts: &[HostVerdict]) 
         let name = convert::node_name(state, claim.node);
         return match state.nodes.get(&claim.node) {
             Some(node) if !node.up => format!("placed on {name}, which is down: the VM waits for it"),
+            _ if vm.status == VmStatus::Error => {
+                let why = vm.fault.as_ref().map_or("no reason was recorded", |fault| fault.message.as_str());
+                format!("placed on {name}, in ERROR: {why}; start it to try again there")
+            }
             _ => format!("placed on {name} at revision {}", claim.epoch),
         };
     }
     let all = hosts.len();
+    if vm.spec.node.is_some_and(|asked| !state.nodes.contains_key(&asked)) {
+        return "only a node that was removed is allowed for it: delete it and create it anew".into();
+    }
     match (vm.status, best) {
         (VmStatus::Error, _) => {
             let why = vm.fault.as_ref().map_or("no reason was recorded", |fault| fault.message.as_str());

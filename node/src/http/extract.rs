@@ -19,6 +19,8 @@ use super::write::Intent;
 
 /// Largest JSON body.
 pub const JSON_MAX: usize = 256 * 1024;
+/// How long a JSON body may take: each one that trickles holds a place that others need.
+const JSON_TIMEOUT: Duration = Duration::from_secs(30);
 /// How much of a refused body is read and thrown away, so that its sender reads our answer, not a reset.
 const DRAIN_MAX: usize = 16 * 1024 * 1024;
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
@@ -104,7 +106,7 @@ impl<T: DeserializeOwned + Serialize, S: Send + Sync> FromRequest<S> for Change<
 
     async fn from_request(request: Request, _: &S) -> Result<Self> {
         let (parts, body) = request.into_parts();
-        let bytes = whole(&parts.headers, body).await?;
+        let bytes = whole(&parts.headers, body, JSON_TIMEOUT).await?;
         let body: T = json(&parts.headers, &bytes)?;
         // The canonical form: what was understood, not how it was spelt.
         let canonical = serde_json::to_vec(&body).expect("request types are plain data");
@@ -118,7 +120,15 @@ impl<T: DeserializeOwned + Serialize, S: Send + Sync> FromRequest<S> for Change<
 #[serde(deny_unknown_fields)]
 pub struct NoBody {}
 
-async fn whole(headers: &HeaderMap, body: Body) -> Result<Bytes> {
+async fn whole(headers: &HeaderMap, body: Body, limit: Duration) -> Result<Bytes> {
+    let late = |_| {
+        let detail = format!("the body did not end within {} s", limit.as_secs());
+        Failure::new(Code::TruncatedUpload, detail).field("body").hint("nothing was changed; send it again")
+    };
+    tokio::time::timeout(limit, read_whole(headers, body)).await.map_err(late)?
+}
+
+async fn read_whole(headers: &HeaderMap, body: Body) -> Result<Bytes> {
     let announced = headers
         .get(header::CONTENT_LENGTH)
         .and_then(|length| length.to_str().ok())
@@ -272,6 +282,14 @@ mod tests {
         let uri = axum::http::Uri::from_static("/v1/images?kind=kernel");
         let rejection = axum::extract::Query::<holm_api::CreateImageQuery>::try_from_uri(&uri).unwrap_err();
         assert_eq!(bad_query(&rejection.body_text()).field.as_deref(), Some("name"));
+    }
+
+    #[tokio::test]
+    async fn a_body_that_does_not_end_is_given_up() {
+        let begun = futures::stream::iter([Ok::<_, std::io::Error>(Bytes::from_static(b"{"))]);
+        let body = Body::from_stream(begun.chain(futures::stream::pending()));
+        let failure = whole(&HeaderMap::new(), body, Duration::from_millis(10)).await.unwrap_err();
+        assert_eq!((failure.code, failure.field.as_deref()), (Code::TruncatedUpload, Some("body")));
     }
 
     #[test]

@@ -128,6 +128,7 @@ async fn admit(app: &App, parts: &request::Parts, query: ImportQuery) -> Result<
     let intent = Intent::new(&parts.method, &parts.uri, &parts.headers, canonical.as_bytes())?;
     intent.refuse_if_match()?;
     let published = app.raft.read(READ_TIMEOUT).await?;
+    intent.refuse_seen_ahead(&published.state)?;
     if let Some(done) = intent.answered(&published.state)? {
         return Ok(Admitted::Before(Accepted { done, duplicate: true, published }));
     }
@@ -214,7 +215,7 @@ fn store_failure(error: image_store::Error) -> Failure {
     match error {
         Error::WrongChecksum { .. } => new(Code::ChecksumMismatch).field("Holm-Sha256"),
         Error::Empty => new(Code::InvalidField).field("body"),
-        Error::NoSpace => new(Code::StorageFull),
+        Error::NoSpace(_) => new(Code::StorageFull),
         _ => new(Code::Internal),
     }
 }

@@ -26,7 +26,19 @@ impl Traffic {
     /// Counts one.
     pub fn count(&self, method: &Method, route: &str, status: u16, took: Duration) {
         // A method of the client's own making must not make a series of its own.
-        let method = if method.as_str().len() <= 7 && route != "none" { method.as_str() } else { "other" };
+        let method = match *method {
+            _ if route == "none" => "other",
+            Method::GET
+            | Method::HEAD
+            | Method::POST
+            | Method::PUT
+            | Method::PATCH
+            | Method::DELETE
+            | Method::OPTIONS
+            | Method::TRACE
+            | Method::CONNECT => method.as_str(),
+            _ => "other",
+        };
         let key = (method.to_owned(), route.to_owned(), status);
         let mut served = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let served = served.entry(key).or_default();
@@ -176,5 +188,16 @@ mod tests {
         traffic.count(&Method::from_bytes(b"BREW").unwrap(), "none", 404, Duration::ZERO);
         let served = traffic.0.lock().unwrap();
         assert_eq!(served.len(), 1);
+    }
+
+    #[test]
+    fn methods_that_a_client_made_up_share_one_series() {
+        let traffic = Traffic::default();
+        for method in ["GET", "BREW", "AAAA", "get"] {
+            traffic.count(&Method::from_bytes(method.as_bytes()).unwrap(), "/healthz", 405, Duration::ZERO);
+        }
+        let served = traffic.0.lock().unwrap();
+        let methods: Vec<&str> = served.keys().map(|(method, ..)| method.as_str()).collect();
+        assert_eq!(methods, ["GET", "other"]);
     }
 }

@@ -19,11 +19,14 @@ use crate::app::Shared;
 #[into_params(parameter_in = Header)]
 #[allow(dead_code)] // Only its description is used; `write::Intent` reads the headers.
 pub struct WriteHeaders {
-    /// Makes the write happen once however often it is sent; 1 to 128 visible ASCII characters.
+    /// Makes the write happen once however often it is sent; 1 to 128 visible ASCII characters. It is remembered,
+    /// with the answer, for the last 16,384 changes of the cluster. A client that may send it again later than that
+    /// sends `Holm-Seen` too.
     #[param(rename = "Idempotency-Key", required = false, max_length = 128)]
     idempotency_key: Option<String>,
-    /// The revision at which the client made up its mind; a key sent again after the idempotency window has
-    /// passed is then refused instead of acting twice.
+    /// The revision the client knew before its first attempt (`Holm-Revision` of any answer), the same with every
+    /// attempt. A key that is sent again when it is no longer remembered is then refused as `expired`; without this
+    /// header it would act a second time.
     #[param(rename = "Holm-Seen", required = false)]
     holm_seen: Option<u64>,
 }

@@ -6,13 +6,13 @@
 //! the idempotency window, as it was the first time.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::http::{HeaderMap, Method, Uri, header};
 use holm_api::{Code, header as holm};
 use holm_model::reply::Done;
 use holm_model::{Actor, Command, IdempotencyKey, Proposal, Reason, Reply, Revision, State};
-use holm_raft::handle::{Committed, Handle, ProposeError, Published};
+use holm_raft::handle::{Committed, Handle, Published};
 use sha2::{Digest, Sha256};
 
 use super::extract::{Named, is_id};
@@ -22,8 +22,6 @@ use super::{ACTOR, PROJECT};
 
 /// How long a write may take, elections included, before its outcome is called unknown.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Pause before an attempt after one that found no leader.
-const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 /// How the client wants a write to be made.
 #[derive(Clone, Debug)]
@@ -70,12 +68,29 @@ impl Intent {
         }
     }
 
+    /// A revision that has not been cannot have been seen, and would never expire.
+    ///
+    /// # Errors
+    /// Names the header when `Holm-Seen` is ahead of `current`, which must be a linearizable read.
+    pub fn refuse_seen_ahead(&self, current: &State) -> Result<()> {
+        match self.seen {
+            Some(seen) if seen > current.revision => {
+                let message = format!("is {seen}, but the cluster is at revision {}", current.revision);
+                Err(bad_header("Holm-Seen", &message).hint("send a `Holm-Revision` that was answered before"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// What the same request was answered before, if it was made before.
+    ///
+    /// # Errors
+    /// The refusal it got then, or that its key belongs to another request.
     pub fn answered(&self, state: &State) -> Result<Option<Done>> {
         match state.window.answer(PROJECT, &self.key.key) {
+            None => Ok(None),
             Some((fingerprint, _)) if fingerprint != self.key.fingerprint => Err(Reason::KeyReused.into()),
-            Some((_, Reply::Done(done))) => Ok(Some(done.clone())),
-            _ => Ok(None),
+            Some((_, before)) => repeated(before.clone()).map(Some),
         }
     }
 }
@@ -137,14 +152,17 @@ pub async fn perform(
     basis: Basis,
     build: impl Fn(&State) -> Result<Command>,
 ) -> Result<Accepted> {
+    let here = raft.state();
     let local = match basis {
-        Basis::Local => build(&raft.state().state).ok(),
-        Basis::Fresh => None,
+        // This node may lag behind what the client has seen elsewhere; the leader does not.
+        Basis::Local if intent.refuse_seen_ahead(&here.state).is_ok() => build(&here.state).ok(),
+        Basis::Local | Basis::Fresh => None,
     };
     let command = match local {
         Some(command) => command,
         None => {
             let published = raft.read(READ_TIMEOUT).await?;
+            intent.refuse_seen_ahead(&published.state)?;
             if let Some(done) = intent.answered(&published.state)? {
                 return Ok(Accepted { done, duplicate: true, published });
             }
@@ -152,60 +170,41 @@ pub async fn perform(
         }
     };
     let committed = propose(raft, intent, command).await?;
-    let published = applied(raft, committed.log_index).await?;
+    let published = applied(raft, committed.log_index)?;
     match committed.reply {
         Reply::Done(done) => Ok(Accepted { done, duplicate: false, published }),
         Reply::Rejected(reason) => Err(reason.into()),
-        Reply::Duplicate(before) => match *before {
-            Reply::Done(done) => Ok(Accepted { done, duplicate: true, published }),
-            Reply::Rejected(reason) => Err(Failure { duplicate: true, ..reason.into() }),
-            Reply::Duplicate(_) => Err(Failure::new(Code::Internal, "a duplicate of a duplicate")),
-        },
+        Reply::Duplicate(before) => Ok(Accepted { done: repeated(*before)?, duplicate: true, published }),
     }
 }
 
-/// Proposes until there is an answer or the time is up. Sending again is safe: the key is the same.
+/// An answer that was given before. A refusal stands too, whatever has changed since.
+fn repeated(before: Reply) -> Result<Done> {
+    match before {
+        Reply::Done(done) => Ok(done),
+        Reply::Rejected(reason) => Err(Failure { duplicate: true, ..reason.into() }),
+        Reply::Duplicate(_) => Err(Failure::new(Code::Internal, "a duplicate of a duplicate")),
+    }
+}
+
+/// Proposes under the key, for which Raft may try again.
 async fn propose(raft: &Handle, intent: &Intent, command: Command) -> Result<Committed> {
     let seen = intent.seen.unwrap_or(raft.state().state.revision);
     let actor = Actor { name: ACTOR.to_owned(), project: PROJECT.to_owned() };
     let proposal = Proposal { key: Some(intent.key.clone()), seen, actor, command };
-    let deadline = Instant::now() + WRITE_TIMEOUT;
-    let left = || deadline.saturating_duration_since(Instant::now());
-    let mut unknown = None;
-    loop {
-        let error = match raft.propose(proposal.clone(), left()).await {
-            Ok(committed) => return Ok(committed),
-            Err(error) => error,
-        };
-        // Once an attempt may have taken effect, a later refusal does not settle it.
-        let error = match (unknown.take(), error) {
-            (Some(earlier), ProposeError::Unavailable(_) | ProposeError::NotLeader) => earlier,
-            (_, error) => error,
-        };
-        if left() <= RETRY_PAUSE {
-            return Err(error.into());
-        }
-        if matches!(error, ProposeError::Unknown(_)) {
-            unknown = Some(error);
-        }
-        tokio::time::sleep(RETRY_PAUSE).await;
-    }
+    Ok(raft.propose(proposal, WRITE_TIMEOUT).await?)
 }
 
-/// This node's state once it holds the entry: what the client reads here next contains its write.
-async fn applied(raft: &Handle, log_index: u64) -> Result<Arc<Published>> {
-    let mut updates = raft.watch();
-    let applied = updates.wait_for(|published| published.log_index >= log_index);
-    match tokio::time::timeout(READ_TIMEOUT, applied).await {
-        Ok(Ok(published)) => Ok(Arc::clone(&published)),
-        _ => Err(Failure::new(
-            Code::OutcomeUnknown,
-            format!(
-                "it is committed at log index {log_index}, but this node lags and cannot show the outcome"
-            ),
-        )
-        .hint("send it again with the same Idempotency-Key, perhaps to another node")),
+/// This node's state, if it holds the entry: what the client reads here next contains its write.
+fn applied(raft: &Handle, log_index: u64) -> Result<Arc<Published>> {
+    let published = raft.state();
+    if published.log_index >= log_index {
+        return Ok(published);
     }
+    let detail =
+        format!("it is committed at log index {log_index}, but this node lags and cannot show the outcome");
+    Err(Failure::new(Code::OutcomeUnknown, detail)
+        .hint("send it again with the same Idempotency-Key, perhaps to another node"))
 }
 
 #[cfg(test)]

@@ -41,8 +41,11 @@ pub fn apply(state: &mut State, entry: &Entry) -> Applied {
     if let Verdict::Answered(reply) = state.window.check(proposal, revision) {
         return Applied { reply, events: Vec::new() };
     }
+    if let Err(reason) = check_key(proposal.key.as_ref()) {
+        return Applied { reply: Reply::Rejected(reason), events: Vec::new() };
+    }
     let mut cx = Cx { state, at: entry.at, actor: &proposal.actor, revision, events: Vec::new() };
-    let result = check_key(proposal.key.as_ref()).and_then(|()| cx.dispatch(&proposal.command));
+    let result = cx.dispatch(&proposal.command);
     let events = cx.events;
     for event in &events {
         state.events.push(event.clone());
@@ -53,7 +56,11 @@ pub fn apply(state: &mut State, entry: &Entry) -> Applied {
             state.window.record(proposal, revision, &reply);
             reply
         }
-        Err(reason) => Reply::Rejected(reason),
+        Err(reason) => {
+            let reply = Reply::Rejected(reason);
+            state.window.record(proposal, revision, &reply);
+            reply
+        }
     };
     Applied { reply, events }
 }

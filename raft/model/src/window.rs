@@ -58,8 +58,8 @@ impl Window {
         Verdict::New
     }
 
-    /// Keeps the answer given at `now`. Refusals are not kept: they changed nothing, and the same
-    /// request may be right later.
+    /// Keeps the answer given at `now`. Refusals too: whoever was told "no" to a key must never find that
+    /// an earlier, slower try of the same request took effect after all.
     pub(crate) fn record(&mut self, proposal: &Proposal, now: Revision, reply: &Reply) {
         if let Some(IdempotencyKey { key, fingerprint }) = &proposal.key {
             let id = (proposal.actor.project.clone(), key.clone());

@@ -105,11 +105,11 @@ fn step() -> impl Strategy<Value = Step> {
             node: NodeId(n), term: inc % 7, incarnation: Incarnation(Uuid::from_u128(u128::from(inc))),
         }))),
         2 => node.clone().prop_map(move |n| command(Command::AddNode(AddNode {
-            name: format!("node{n}"), peer_addr: "h:1".into(), api_addr: "h:2".into(),
+            name: format!("node{n}"), peer_addr: format!("h{n}:1"), api_addr: format!("h{n}:2"),
         }))),
         3 => (node.clone(), 0..3u8, 0..50u64, 1..9u64, 64..9000u64).prop_map(move |(n, b, sequence, vcpus, memory)| {
             command(Command::ReportNode(ReportNode {
-                node: NodeId(n), sequence, peer_addr: "h:1".into(), api_addr: "h:2".into(),
+                node: NodeId(n), sequence, peer_addr: format!("h{n}:1"), api_addr: format!("h{n}:2"),
                 report: report(boot(b), vcpus, memory),
             }))
         }),
@@ -308,7 +308,11 @@ fn claim(state: &State, vm: u8, stale: bool) -> (NodeId, Epoch, u64) {
 /// A cluster of two nodes that are up, so that histories reach the interesting states soon.
 fn begin() -> State {
     let mut state = State::default();
-    let add = |n: u64| AddNode { name: format!("node{n}"), peer_addr: "h:1".into(), api_addr: "h:2".into() };
+    let add = |n: u64| AddNode {
+        name: format!("node{n}"),
+        peer_addr: format!("h{n}:1"),
+        api_addr: format!("h{n}:2"),
+    };
     let cluster = ClusterId(Uuid::from_u128(1));
     let incarnation = Incarnation(Uuid::from_u128(2));
     let size = flavor::Size { vcpus: 2, memory_mib: 256, disk_gib: 1 };
@@ -336,8 +340,8 @@ fn begin() -> State {
         commands.push(Command::ReportNode(ReportNode {
             node: NodeId(n),
             sequence: 1,
-            peer_addr: "h:1".into(),
-            api_addr: "h:2".into(),
+            peer_addr: format!("h{n}:1"),
+            api_addr: format!("h{n}:2"),
             report: report(boot(0), 2, 2000),
         }));
         commands.push(Command::SetNodeUp(SetNodeUp { leadership: Revision(3), node: NodeId(n), up: true }));
@@ -420,10 +424,13 @@ proptest! {
                     };
                     prop_assert_eq!(reply, expected);
                 }
-                None if matches!(reply, Reply::Done(_)) => {
+                None => {
+                    if matches!(reply, Reply::Rejected(_)) {
+                        let unchanged = State { window: before.window.clone(), ..unchanged };
+                        prop_assert_eq!(&unchanged, &before, "a refusal changed something");
+                    }
                     first.insert(*key, (*body, reply));
                 }
-                None => {}
             }
         }
     }

@@ -1,8 +1,8 @@
 //! The only file that names sled: what it takes to make it keep its word.
 //!
-//! `flush` alone is not durable, so the file is fsynced after it; values are split below the size at which
-//! sled writes a file of its own without fsync; opening is guarded, because sled panics on damage. All calls
-//! block, and only the storage thread makes them.
+//! `flush` alone is not durable, so the file is fsynced after it, and before sled reuses a part of it
+//! ([`range_sync`]); values are split below the size at which sled writes a file of its own without fsync;
+//! opening is guarded, because sled panics on damage. All calls block, and only the storage thread makes them.
 
 use std::fs::File;
 use std::io;
@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use super::Error;
+use super::{Error, range_sync};
 use crate::durable;
 use crate::fatal::panic_message;
 use crate::faults;
@@ -90,12 +90,15 @@ impl Database {
 
     /// Everything written before this call survives a loss of power after it.
     pub(super) fn sync(&self) -> io::Result<()> {
-        self.db.flush().map_err(into_io)?;
+        if self.db.flush().map_err(into_io)? > 0 {
+            range_sync::check()?;
+        }
         self.refuse_blobs()?;
         if faults::skips_sync() {
             return Ok(());
         }
-        self.file.sync_all()
+        self.file.sync_all()?;
+        faults::after_sync()
     }
 
     /// A value that sled moved to a file of its own was not fsynced with the rest.

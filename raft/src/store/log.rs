@@ -130,7 +130,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
                 *end = last;
             }
         }
-        self.ask(|reply| Command::Truncate(index, reply)).await
+        self.ask(|reply| Command::Truncate(last, reply)).await
     }
 
     async fn purge(&mut self, log_id: LogId) -> io::Result<()> {

@@ -5,6 +5,7 @@
 mod cache;
 mod database;
 mod log;
+mod range_sync;
 mod thread;
 
 use std::io;
@@ -23,7 +24,7 @@ use self::cache::Cache;
 use self::database::Database;
 use self::thread::{Command, Thread};
 use crate::guarded::Guarded;
-use crate::identity::{Bounds, Identity, REJOIN};
+use crate::identity::{Bounds, HELD_A_NODE, Identity, REJOIN};
 use crate::types::{Entry, LogId, Vote};
 
 /// Directory of the store within the data directory.
@@ -53,7 +54,7 @@ pub enum Error {
     Stranger { dir: PathBuf, node: NodeId, cluster: ClusterId },
     #[error("another process uses the store {}: stop it first", .0.display())]
     Locked(PathBuf),
-    #[error("{} has a store but no node.json: it held a node once. Move it away, or choose another data directory", .0.display())]
+    #[error("{} has a store but no node.json: {HELD_A_NODE}", .0.display())]
     Orphan(PathBuf),
     #[error("the store cannot be read or written")]
     Io(#[source] io::Error),
@@ -91,25 +92,42 @@ pub struct LogStore {
 /// # Errors
 /// When there is one already, or it cannot be written.
 pub(crate) fn create(data_dir: &Path, identity: &Identity) -> Result<(), Error> {
-    let dir = data_dir.join(DIR);
-    if dir.exists() {
-        remove_unused(&dir, data_dir)?;
-    }
-    let database = Database::create(&dir)?;
+    clear_unused(data_dir)?;
+    let database = Database::create(&data_dir.join(DIR))?;
     let owner = Owner { cluster: identity.cluster, node: identity.node };
     database.put(IDENTITY, &encode(&owner)).and_then(|()| database.sync()).map_err(Error::Io)
 }
 
-/// A creation that was cut short leaves a store without vote or entries; anything more belonged to a node.
-fn remove_unused(dir: &Path, data_dir: &Path) -> Result<(), Error> {
-    if let Ok(database) = open_database(dir) {
-        let mut used = database.get(VOTE).map_err(Error::Io)?.is_some();
-        database.scan(0..u64::MAX, |_, _| std::mem::replace(&mut used, true)).map_err(Error::Io)?;
-        if used {
-            return Err(Error::Orphan(data_dir.to_owned()));
-        }
+/// Removes what a creation that was cut short left: no store, or one without vote and entries. Anything more
+/// belonged to a node, or still does, and stays.
+///
+/// # Errors
+/// When there is more, or it cannot be told.
+pub(crate) fn clear_unused(data_dir: &Path) -> Result<(), Error> {
+    let dir = data_dir.join(DIR);
+    if !dir.try_exists().map_err(Error::Io)? {
+        return Ok(());
     }
-    std::fs::remove_dir_all(dir).map_err(Error::Io)
+    let used = match open_database(&dir) {
+        Ok(database) => is_used(&database).map_err(Error::Io)?,
+        // Without one of its two files; what the other holds counts.
+        Err(Error::Missing(_)) => std::fs::metadata(dir.join("db")).is_ok_and(|file| file.len() > 0),
+        Err(Error::Empty(_)) => false,
+        Err(error) => return Err(error),
+    };
+    if used {
+        return Err(Error::Orphan(data_dir.to_owned()));
+    }
+    std::fs::remove_dir_all(&dir).map_err(Error::Io)
+}
+
+fn is_used(database: &Database) -> io::Result<bool> {
+    let mut used = database.get(VOTE)?.is_some() || database.get(PURGED)?.is_some();
+    database.scan(0..u64::MAX, |_, _| {
+        used = true;
+        false
+    })?;
+    Ok(used)
 }
 
 /// Opens the store of the node in `identity`, checking that it holds all it must.
@@ -230,11 +248,11 @@ fn value<T: DeserializeOwned>(database: &Database, name: &str) -> io::Result<Opt
     database.get(name)?.map(|bytes| decode(name, &bytes)).transpose()
 }
 
-fn encode(value: &impl Serialize) -> Vec<u8> {
+pub(crate) fn encode(value: &impl Serialize) -> Vec<u8> {
     rmp_serde::to_vec_named(value).expect("plain data always encodes into memory")
 }
 
-fn decode<T: DeserializeOwned>(what: &str, bytes: &[u8]) -> io::Result<T> {
+pub(crate) fn decode<T: DeserializeOwned>(what: &str, bytes: &[u8]) -> io::Result<T> {
     rmp_serde::from_slice(bytes)
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, format!("{what}: {error}")))
 }

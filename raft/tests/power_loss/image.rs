@@ -1,5 +1,6 @@
 //! An ext4 file system in a file, whose power can be cut: `EXT4_IOC_SHUTDOWN` without a flush of the log drops
-//! everything that was not durable. Taken down when dropped, whatever happened.
+//! everything that was not durable. Mounted for the calling thread and its children only: a copy of the mount
+//! elsewhere would keep the dead file system alive. Taken down when dropped, whatever happened.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -8,6 +9,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sched::{CloneFlags, unshare};
 use tempfile::TempDir;
 
 const BYTES: u64 = 1 << 30;
@@ -27,6 +29,10 @@ impl Image {
     pub fn new() -> Result<Self> {
         ensure!(nix::unistd::geteuid().is_root(), "needs root to mount");
         ensure!(Path::new("/dev/loop-control").exists(), "there are no loop devices");
+        unshare(CloneFlags::CLONE_NEWNS).context("cannot have a mount namespace")?;
+        let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+        mount(None::<&str>, "/", None::<&str>, private, None::<&str>)
+            .context("cannot keep mounts private")?;
         let mut this = Self { dir: tempfile::tempdir()?, device: None, mounted: false };
         std::fs::create_dir(this.mount_point())?;
         let file = this.dir.path().join("ext4.img");
@@ -47,7 +53,9 @@ impl Image {
         mount(Some(device), &self.mount_point(), Some("ext4"), MsFlags::empty(), None::<&str>)
             .context("cannot mount ext4")?;
         self.mounted = true;
-        Ok(())
+        // Not the file system that was cut off, kept alive by somebody.
+        let probe = self.mount_point().join("probe");
+        File::create(probe).and_then(|file| file.sync_all()).context("the file system is still cut off")
     }
 
     pub fn unmount(&mut self) -> Result<()> {

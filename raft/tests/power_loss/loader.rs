@@ -21,8 +21,8 @@ use uuid::Uuid;
 const IN_FLIGHT: usize = 8;
 /// A vote is saved, and the log is purged, every so many entries.
 const VOTE_EVERY: u64 = 25;
-const PURGE_EVERY: u64 = 150;
-const KEEP: u64 = 100;
+const PURGE_EVERY: u64 = 40;
+const KEEP: u64 = 30;
 
 pub fn log_id(index: u64) -> LogIdOf<TypeConfig> {
     let leader = <TypeConfig as openraft::RaftTypeConfig>::LeaderId::new_committed(1, 1);

@@ -1,5 +1,5 @@
-//! Power loss under load: what the store acknowledged is there afterwards, always. And the proof that this test
-//! would notice: with the fsync left out, or with values unsplit, it fails.
+//! Power loss under load: what the store acknowledged is there afterwards, always; after a kill too. And the proof
+//! that this test would notice: with the fsync left out, or with values unsplit, it fails.
 //!
 //! `HOLM_POWER_CUTS=50 cargo test -p holm-raft --test power_loss -- --nocapture` makes more cuts than the 10 of CI.
 
@@ -79,6 +79,16 @@ fn nothing_acknowledged_is_lost_when_the_power_fails() {
 }
 
 #[test]
+fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
+    let dir = tempfile::tempdir().unwrap();
+    for round in 0..5 {
+        let after = Duration::from_millis(100 + 50 * round);
+        let acknowledged = load_until(|| Ok(()), dir.path(), after, None).unwrap();
+        check_apart(dir.path(), &acknowledged, None).unwrap();
+    }
+}
+
+#[test]
 fn without_fsync_the_test_fails() {
     let Some(mut image) = image_or_skip("without_fsync_the_test_fails") else { return };
     expect_loss(&mut image, "skip-sync");
@@ -123,12 +133,18 @@ fn cut_and_check(image: &mut Image, cut: usize, fault: Option<&str>) -> Result<A
             }
         }
     }
-    let acknowledged =
-        load_until_cut(image, &data_dir, Duration::from_millis(150 + 67 * (cut as u64 % 9)), fault)?;
+    let after = Duration::from_millis(150 + 67 * (cut as u64 % 9));
+    let acknowledged = load_until(|| image.cut_power(), &data_dir, after, fault)?;
     image.unmount()?;
     image.mount()?;
+    check_apart(&data_dir, &acknowledged, fault)?;
+    Ok(acknowledged)
+}
+
+/// In a process of its own, which a damaged store may end.
+fn check_apart(data_dir: &Path, acknowledged: &Acknowledged, fault: Option<&str>) -> Result<()> {
     let checked =
-        child_process(&data_dir, fault)?.env(CHECK, serde_json::to_string(&acknowledged)?).output()?;
+        child_process(data_dir, fault)?.env(CHECK, serde_json::to_string(acknowledged)?).output()?;
     let said = String::from_utf8_lossy(&checked.stderr);
     let why = said
         .lines()
@@ -137,7 +153,7 @@ fn cut_and_check(image: &mut Image, cut: usize, fault: Option<&str>) -> Result<A
         .collect::<Vec<_>>()
         .join(" ");
     ensure!(checked.status.success(), "{acknowledged:?}: {}: {why}", checked.status);
-    Ok(acknowledged)
+    Ok(())
 }
 
 fn child_process(data_dir: &Path, fault: Option<&str>) -> Result<Command> {
@@ -153,8 +169,9 @@ fn child_process(data_dir: &Path, fault: Option<&str>) -> Result<Command> {
     Ok(command)
 }
 
-fn load_until_cut(
-    image: &Image,
+/// Kills the loader some time after its first acknowledgement, `cut` going before.
+fn load_until(
+    cut: impl Fn() -> Result<()>,
     data_dir: &Path,
     after: Duration,
     fault: Option<&str>,
@@ -169,26 +186,26 @@ fn load_until_cut(
 
     let mut acknowledged = Acknowledged::default();
     let mut cut_at: Option<Instant> = None;
-    let mut cut = false;
+    let mut is_cut = false;
     loop {
         let patience = Duration::from_secs(30);
         let wait = cut_at.map_or(patience, |at| at.saturating_duration_since(Instant::now()));
-        match lines.recv_timeout(if cut { patience } else { wait }) {
+        match lines.recv_timeout(if is_cut { patience } else { wait }) {
             // Without its disk it may well end.
-            Ok(line) if cut && line.starts_with("ENDED") => {}
+            Ok(line) if is_cut && line.starts_with("ENDED") => {}
             Ok(line) => {
                 // Counted from the first acknowledgement, so that there always is something to lose.
                 if note(&mut acknowledged, &line)? && cut_at.is_none() {
                     cut_at = Some(Instant::now() + after);
                 }
             }
-            Err(mpsc::RecvTimeoutError::Timeout) if cut_at.is_some() && !cut => {
-                image.cut_power()?;
-                cut = true;
+            Err(mpsc::RecvTimeoutError::Timeout) if cut_at.is_some() && !is_cut => {
+                cut()?;
+                is_cut = true;
                 loader.0.kill()?;
             }
             Err(mpsc::RecvTimeoutError::Timeout) => bail!("the loader says nothing"),
-            Err(mpsc::RecvTimeoutError::Disconnected) if cut => break,
+            Err(mpsc::RecvTimeoutError::Disconnected) if is_cut => break,
             Err(mpsc::RecvTimeoutError::Disconnected) => bail!("the loader ended by itself"),
         }
     }

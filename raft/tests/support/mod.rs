@@ -5,9 +5,10 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use holm_model::command::CreateFlavor;
+use holm_model::command::{CreateFlavor, ReportNode, SetNodeUp};
 use holm_model::flavor::Size;
-use holm_model::{Actor, Command, FlavorId, IdempotencyKey, NodeId, Proposal, Reply};
+use holm_model::node::{HypervisorFacts, HypervisorKind, NodeReport};
+use holm_model::{Actor, BootId, Command, FlavorId, IdempotencyKey, NodeId, Proposal, Reply};
 use holm_raft::{Config, Handle, Timing, init_cluster, join_cluster, start};
 use tempfile::TempDir;
 use uuid::Uuid;
@@ -63,6 +64,7 @@ impl Place {
             data_dir: self.dir.clone(),
             listen: self.addr,
             advertise: self.addr.to_string(),
+            moved: false,
             timing: self.timing.clone(),
         }
     }
@@ -146,6 +148,20 @@ impl Cluster {
         self.nodes[at] = Some(self.places[at].start().await);
     }
 
+    /// Every running node is up, as its report and the leader say.
+    pub async fn all_up(&self) {
+        let leader = self.node(self.leader().await);
+        for (node, place) in self.nodes.iter().zip(&self.places) {
+            let Some(node) = node else { continue };
+            let reported = node.propose(report(node, place.addr), PATIENCE).await.unwrap();
+            assert!(done(&reported.reply), "{:?}", reported.reply);
+            let leadership = leader.state().state.leadership.unwrap().revision;
+            let up = Command::SetNodeUp(SetNodeUp { leadership, node: id(node), up: true });
+            let committed = leader.propose_here(up, "test").await.unwrap();
+            assert!(done(&committed.reply), "{:?}", committed.reply);
+        }
+    }
+
     /// All running nodes hold the same state.
     pub async fn converge(&self) {
         eventually("all replicas are equal", || {
@@ -186,6 +202,27 @@ pub fn flavor(name: &str, bytes: usize) -> Command {
         size: Size { vcpus: 1, memory_mib: 64, disk_gib: 0 },
         extra_specs: (0..lines).map(|line| (format!("padding-{line}"), "x".repeat(LINE))).collect(),
     })
+}
+
+/// What `node`, at `addr`, says of itself after a boot.
+pub fn report(node: &Handle, addr: SocketAddr) -> Proposal {
+    let hypervisor =
+        HypervisorFacts { kind: HypervisorKind::Simulated, version: String::new(), reason: String::new() };
+    let report = NodeReport {
+        boot_id: BootId(Uuid::new_v4()),
+        version: "test".to_owned(),
+        hypervisor,
+        inventory: [].into(),
+        conditions: [].into(),
+    };
+    let command = Command::ReportNode(ReportNode {
+        node: node.node_id(),
+        peer_addr: addr.to_string(),
+        api_addr: "127.0.0.1:1".to_owned(),
+        sequence: 1,
+        report,
+    });
+    Proposal { key: None, seen: node.state().state.revision, actor: actor(), command }
 }
 
 /// A proposal as a client makes it: with a key.

@@ -53,7 +53,7 @@ fn doubtful(facts: &Facts) -> BTreeSet<NodeId> {
 
 /// What to record about a VM that fits nowhere, if anything.
 fn no_host<'a>(batch: &Batch<'a>, leadership: Revision, now: Timestamp, vm: &'a Vm) -> Option<NoHost> {
-    if batch.fits_withheld(vm) {
+    if batch.fits_withheld(vm) && !waited_too_long(vm, now) {
         // Within seconds that host is heard and takes it, or is down and refuses it.
         return None;
     }
@@ -66,8 +66,12 @@ fn no_host<'a>(batch: &Batch<'a>, leadership: Revision, now: Timestamp, vm: &'a 
 fn gives_up(vm: &Vm, now: Timestamp) -> bool {
     match vm.spec.on_no_host {
         OnNoHost::Fail => true,
-        OnNoHost::Queue => vm.waiting_since.is_some_and(|since| now.since_ms(since) >= BUILD_TIMEOUT_MS),
+        OnNoHost::Queue => waited_too_long(vm, now),
     }
+}
+
+fn waited_too_long(vm: &Vm, now: Timestamp) -> bool {
+    vm.waiting_since.is_some_and(|since| now.since_ms(since) >= BUILD_TIMEOUT_MS)
 }
 
 /// Whether another rule refuses on some host than the record says. Numbers within a message are not

@@ -73,7 +73,7 @@ impl CloudHypervisor {
         }
         let payload = self.link_payload(dir, spec)?;
         let task = (dir.clone(), spec.clone(), self.settings.vmm_user);
-        // A dropped start leaves this running; it ends with a whole disk or none.
+        // A dropped start leaves this running; it ends with a whole disk or none, and spoils no later one.
         tokio::task::spawn_blocking(move || make_disk(&task.0, &task.1, task.2))
             .await
             .map_err(|e| Error::Unknown(format!("making the disk was cut short: {e}")))??;
@@ -246,6 +246,7 @@ fn make_disk(dir: &VmDir, spec: &StartSpec, user: Option<VmmUser>) -> Result<(),
         };
         made.map_err(|e| match e {
             disk::Error::Io(source) => io_error("cannot make the root disk", &target)(source),
+            disk::Error::Superseded => Error::Refused(e.to_string()),
             told => Error::BuildFailed(told.to_string()),
         })?;
     }

@@ -10,17 +10,19 @@ use futures::{Stream, StreamExt};
 use sha2::{Digest, Sha256};
 
 use super::{Error, ImageStore, Sink, Stored, blocking, check_name, hex, io_error};
+use crate::disk_floor;
 
 impl ImageStore {
     /// Gets an image from elsewhere. `fetch(offset)` gives its bytes from `offset` on; `progress` hears how
-    /// many are here. A pull that broke goes on where it stopped; bytes that do not match are thrown away.
+    /// many are here. A pull that broke goes on where it stopped; bytes that do not match, or of which there
+    /// is no room for the rest, are thrown away.
     /// Two pulls of one image at a time are for the caller to prevent.
     pub async fn pull<F, R, S, E>(
         &self,
         sha256: &str,
         size_bytes: u64,
-        mut fetch: F,
-        mut progress: impl FnMut(u64),
+        fetch: F,
+        progress: impl FnMut(u64),
     ) -> Result<Stored, Error>
     where
         F: FnMut(u64) -> R,
@@ -34,7 +36,29 @@ impl ImageStore {
             return Ok(stored);
         }
         let path = self.partial(sha256);
-        let mut sink = resume(&path, size_bytes).await?;
+        let pulled = self.pull_to(&path, stored, fetch, progress).await;
+        if let Err(Error::NoSpace(_)) = pulled {
+            let _ = std::fs::remove_file(&path);
+        }
+        pulled
+    }
+
+    async fn pull_to<F, R, S, E>(
+        &self,
+        path: &Path,
+        stored: Stored,
+        mut fetch: F,
+        mut progress: impl FnMut(u64),
+    ) -> Result<Stored, Error>
+    where
+        F: FnMut(u64) -> R,
+        R: Future<Output = Result<S, E>>,
+        S: Stream<Item = Result<Bytes, E>> + Unpin,
+        E: std::fmt::Display,
+    {
+        let size_bytes = stored.size_bytes;
+        let mut sink = resume(path, size_bytes).await?;
+        disk_floor::admit(path, size_bytes - sink.size_bytes)?;
         progress(sink.size_bytes);
         if sink.size_bytes < size_bytes {
             let broken = |at_bytes, why: String| Error::Transfer { at_bytes, why };
@@ -52,22 +76,22 @@ impl ImageStore {
                     }
                 };
                 if at + chunk.len() as u64 > size_bytes {
-                    let _ = std::fs::remove_file(&path);
+                    let _ = std::fs::remove_file(path);
                     let got_bytes = at + chunk.len() as u64;
                     return Err(Error::WrongSize { expected_bytes: size_bytes, got_bytes });
                 }
-                sink = sink.append(chunk, &path).await?;
+                sink = sink.append(chunk, path).await?;
                 progress(sink.size_bytes);
             }
         }
         let got = hex(sink.hash);
-        if got != sha256 {
-            let _ = std::fs::remove_file(&path);
-            return Err(Error::WrongChecksum { expected: sha256.to_owned(), got });
+        if got != stored.sha256 {
+            let _ = std::fs::remove_file(path);
+            return Err(Error::WrongChecksum { expected: stored.sha256, got });
         }
         let (store, file) = (self.clone(), sink.file);
-        let from = path.clone();
-        blocking(&path, move || store.publish(file, &from, &stored.sha256).map(|()| stored)).await
+        let from = path.to_owned();
+        blocking(path, move || store.publish(file, &from, &stored.sha256).map(|()| stored)).await
     }
 }
 

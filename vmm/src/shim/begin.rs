@@ -21,7 +21,7 @@ use crate::cloud_hypervisor::process::{Launch, Vmm};
 use crate::durable::Sync;
 use crate::host;
 use crate::hypervisor::ExitCause;
-use crate::vm_dir::{FORMAT, Lock, ProcessId, ShimRecord, VmDir};
+use crate::vm_dir::{FORMAT, ProcessId, SharedLock, ShimRecord, VmDir};
 use crate::vm_state::Phase;
 
 impl Run {
@@ -46,6 +46,7 @@ impl Run {
             console_socket: prepared.run_dir.join(CONSOLE_SOCKET),
             cgroup,
         };
+        dir.reserve_exit();
         // A run that was lost with its host may begin again under the same number.
         dir.clear_exit().map_err(|e| format!("exit.json cannot be removed: {e}"))?;
         // From here on the run counts as begun.
@@ -77,6 +78,7 @@ impl Run {
             api,
             events: Some(events),
             event_parser: Parser::default(),
+            news_at_start: false,
             console,
             control,
             signals,
@@ -100,7 +102,7 @@ fn launch(
     spec: &RunSpec,
     api: UnixListener,
     console: UnixListener,
-    lock: &Lock,
+    lock: &SharedLock,
 ) -> std::io::Result<Launched> {
     let (console, FarEnd { input, output }) = Console::new(console, dir.console_log())?;
     let (vmm_log, stderr) = VmmLog::create(dir.file("vmm.log"))?;

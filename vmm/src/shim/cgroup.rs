@@ -9,11 +9,16 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::setup::note;
 
 /// Group of all guests on the host, below the root of cgroup v2.
 const GUESTS: &str = "holm-guests";
+/// An empty group older than this belongs to nobody.
+const ABANDONED_AGE: Duration = Duration::from_secs(60);
+/// A race lost this often in a row is none.
+const MAKE_TRIES: u32 = 10;
 /// `linux/sched.h`; the constant of the `libc` crate is cut off at 32 bits.
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
@@ -35,7 +40,11 @@ impl Group {
     pub fn make(vm: &str) -> Result<Self, String> {
         let root = root().ok_or("no cgroup v2 is mounted")?;
         let path = root.join(GUESTS).join(vm);
-        let made = std::fs::create_dir_all(&path).and_then(|()| File::open(&path));
+        let make = || std::fs::create_dir_all(&path).and_then(|()| File::open(&path));
+        // The last guest of a moment ago may be removing the parent.
+        let raced =
+            |made: &io::Result<File>| made.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::NotFound);
+        let made = (0..MAKE_TRIES).map(|_| make()).find(|made| !raced(made)).unwrap_or_else(make);
         let dir = made.map_err(|e| format!("{} cannot be made: {e}", path.display()))?;
         Ok(Self { path, dir })
     }
@@ -81,12 +90,20 @@ fn clone_into(dir: &File) -> io::Result<libc::pid_t> {
     if pid < 0 { Err(io::Error::last_os_error()) } else { Ok(pid as libc::pid_t) }
 }
 
-/// Leaves the group and removes it.
+/// Leaves the group and removes it, and those that shims left which were killed.
 pub fn leave(group: &Path) {
     if let Some(root) = root()
         && let Err(e) = std::fs::write(root.join("cgroup.procs"), std::process::id().to_string())
     {
         note(&format!("cannot leave {}: {e}", group.display()));
+    }
+    for sibling in group.parent().and_then(|parent| std::fs::read_dir(parent).ok()).into_iter().flatten() {
+        let Ok(sibling) = sibling else { continue };
+        let modified = sibling.metadata().and_then(|meta| meta.modified());
+        // A young one may be waiting for its shim to be forked into it; one with processes stays anyhow.
+        if modified.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > ABANDONED_AGE)) {
+            let _ = std::fs::remove_dir(sibling.path());
+        }
     }
     remove(group);
 }

@@ -43,6 +43,7 @@ pub fn record_exit(dir: &VmDir, record: &ShimRecord, cause: ExitCause) {
         cause,
         ended_at_ms,
     };
+    dir.free_reserve();
     for _ in 0..RECORD_TRIES {
         match dir.set_exit(&exit) {
             Ok(()) => return,

@@ -19,7 +19,7 @@ use super::vmm_log::VmmLog;
 use crate::cloud_hypervisor::client::{self, Answer, Call, Client, State};
 use crate::cloud_hypervisor::events::Parser;
 use crate::cloud_hypervisor::process::Vmm;
-use crate::vm_dir::{Lock, ShimRecord, VmDir};
+use crate::vm_dir::{SharedLock, ShimRecord, VmDir};
 use crate::vm_state::{Action, Input, Phase};
 
 /// A call is reported as unanswered after this long.
@@ -45,12 +45,14 @@ pub struct Run {
     pub(super) run_dir: PathBuf,
     pub(super) record: ShimRecord,
     /// Held by the VMM too.
-    pub(super) _lock: Lock,
+    pub(super) _lock: SharedLock,
     pub(super) phase: Phase,
     pub(super) vmm: Vmm,
     pub(super) api: Client,
     pub(super) events: Option<std::io::PipeReader>,
     pub(super) event_parser: Parser,
+    /// The guest did something before the answer to `vm.boot` was read.
+    pub(super) news_at_start: bool,
     pub(super) console: Console,
     pub(super) control: Control,
     pub(super) signals: SignalFd,
@@ -227,7 +229,12 @@ impl Run {
             }
             match (call, result) {
                 (Call::Create(_), Ok(_)) => self.api.submit(Call::Boot, now),
-                (Call::Boot, Ok(_)) => self.step(Input::Booted),
+                (Call::Boot, Ok(_)) => {
+                    self.step(Input::Booted);
+                    if std::mem::take(&mut self.news_at_start) {
+                        self.api.submit(Call::Info, now);
+                    }
+                }
                 (call @ (Call::Create(_) | Call::Boot), Err(client::CallError::Refused(why))) => {
                     let reason = format!("Cloud Hypervisor refused {}: {why}", call.name());
                     self.step(Input::StartFailed { reason });
@@ -285,9 +292,11 @@ impl Run {
                     }
                     self.vmm_log.trim();
                 }
-                ("vm", "shutdown" | "paused" | "resumed") if self.phase != Phase::Starting => {
-                    self.api.submit(Call::Info, now);
+                // Before the boot is answered, `vm.info` would tell of a VM that was never on.
+                ("vm", "shutdown" | "paused" | "resumed") if self.phase == Phase::Starting => {
+                    self.news_at_start = true;
                 }
+                ("vm", "shutdown" | "paused" | "resumed") => self.api.submit(Call::Info, now),
                 _ => {}
             }
         }

@@ -5,10 +5,11 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use holm_model::vm::StopMode;
 use holm_vmm::Hypervisor;
 use holm_vmm::cloud_hypervisor::VmmUser;
-use holm_vmm::hypervisor::{Boot, DiskFormat, Error, StartSpec};
+use holm_vmm::hypervisor::{Boot, DiskFormat, Error, ExitCause, InstanceState, StartSpec};
 use holm_vmm::test_guest::Variant;
+use tokio::io::AsyncWriteExt;
 
-use crate::rig::{Rig, random_vm};
+use crate::rig::{Rig, random_vm, read_until};
 
 async fn boots(rig: &Rig, spec: &StartSpec) {
     rig.driver.start(spec.clone()).await.expect("started");
@@ -79,6 +80,21 @@ async fn disk_images_are_copied_grown_and_typed() {
 }
 
 #[tokio::test]
+async fn a_disk_image_without_a_kernel_boots_through_the_firmware() {
+    let with_firmware = |root: &std::path::Path, settings: &mut holm_vmm::cloud_hypervisor::Settings| {
+        // To Cloud Hypervisor, firmware is one more program with a PVH entry.
+        let path = root.join("firmware");
+        std::fs::write(&path, holm_vmm::test_guest::elf(Variant::Banner)).expect("firmware");
+        settings.firmware = Some(path);
+    };
+    let Some(rig) = Rig::real_with("firmware", with_firmware).await else { return };
+    let source = rig.path().join("raw");
+    std::fs::write(&source, vec![7; 1 << 20]).expect("image");
+    let boot = Boot::Disk { source, format: DiskFormat::Raw, kernel: None };
+    boots(&rig, &StartSpec { boot, ..rig.spec(Variant::Banner) }).await;
+}
+
+#[tokio::test]
 async fn a_disk_image_needs_a_kernel_or_firmware_and_must_be_what_it_is_said_to_be() {
     let Some(rig) = Rig::real("no firmware").await else { return };
     let source = rig.path().join("disk");
@@ -99,6 +115,30 @@ async fn a_disk_image_needs_a_kernel_or_firmware_and_must_be_what_it_is_said_to_
 }
 
 #[tokio::test]
+async fn a_full_disk_loses_neither_the_guest_nor_how_it_ended() {
+    let Some(mut rig) = Rig::real("full disk").await else { return };
+    if let Err(e) = rig.shrink_vm_dir("size=1m") {
+        eprintln!("SKIPPED: full disk: cannot mount a small tmpfs: {e}");
+        return;
+    }
+    let spec = rig.spec(Variant::Echo);
+    rig.driver.start(spec.clone()).await.expect("started");
+    let mut console = rig.driver.console(spec.vm).await.expect("console");
+    let mut filler = std::fs::File::create(rig.path().join("vms/filler")).expect("filler");
+    while std::io::Write::write_all(&mut filler, &[0; 4096]).is_ok() {}
+
+    console.write_all(b"still here").await.expect("typed");
+    read_until(&mut console, "still here").await;
+    console.write_all(b"q").await.expect("typed");
+    let state = rig.until(spec.vm, |state| matches!(state, InstanceState::Ended(_))).await;
+    assert_eq!(state, InstanceState::Ended(ExitCause::GuestOff));
+    rig.assert_no_leak(spec.vm);
+
+    let full = rig.driver.start(StartSpec { vm: random_vm(), ..rig.spec(Variant::Banner) }).await;
+    assert!(full.is_err(), "{full:?}");
+}
+
+#[tokio::test]
 async fn a_vmm_runs_as_its_own_user_without_privileges() {
     const NOBODY: VmmUser = VmmUser { uid: 65534, gid: 65534 };
     // SAFETY: a plain system call.
@@ -106,7 +146,9 @@ async fn a_vmm_runs_as_its_own_user_without_privileges() {
         eprintln!("SKIPPED: VMM user: only root can give a process another user");
         return;
     }
-    let Some(rig) = Rig::real_as("VMM user", Some(NOBODY)).await else { return };
+    let Some(rig) = Rig::real_with("VMM user", |_, settings| settings.vmm_user = Some(NOBODY)).await else {
+        return;
+    };
     let kvm = std::fs::metadata("/dev/kvm").expect("kvm");
     if kvm.permissions().mode() & 0o006 != 0o006
         && (kvm.gid() == 0 || kvm.permissions().mode() & 0o060 != 0o060)

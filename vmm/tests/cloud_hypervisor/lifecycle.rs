@@ -75,6 +75,23 @@ async fn a_new_driver_adopts_a_running_vm_without_touching_it() {
 }
 
 #[tokio::test]
+async fn shim_and_vmm_keep_nothing_that_the_daemon_was_given() {
+    let Some(rig) = Rig::real("inherited descriptors").await else { return };
+    let (mut reader, writer) = std::io::pipe().expect("pipe");
+    // As a shell's pipeline does: it is open in the daemon and not closed on exec.
+    // SAFETY: the descriptor is open.
+    unsafe { libc::fcntl(std::os::fd::AsRawFd::as_raw_fd(&writer), libc::F_SETFD, 0) };
+    let spec = rig.spec(Variant::Banner);
+    rig.driver.start(spec.clone()).await.expect("started");
+    drop(writer);
+    let read = tokio::task::spawn_blocking(move || std::io::Read::read(&mut reader, &mut [0; 1]));
+    let ended = tokio::time::timeout(crate::rig::PATIENCE, read).await;
+    assert_eq!(ended.expect("nobody else holds the pipe").expect("read").expect("end"), 0);
+    assert_eq!(rig.instance(spec.vm).await.state, InstanceState::Running);
+    rig.driver.stop(spec.vm, StopMode::Force).await.expect("stopped");
+}
+
+#[tokio::test]
 async fn twenty_vms_start_at_once_are_adopted_at_once_and_stop_at_once() {
     let Some(mut rig) = Rig::real("twenty VMs").await else { return };
     let specs: Vec<_> = (0..20).map(|_| rig.spec(Variant::Banner)).collect();

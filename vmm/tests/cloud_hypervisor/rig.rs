@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use holm_model::{Epoch, Revision, VmId};
-use holm_vmm::cloud_hypervisor::{CloudHypervisor, Settings, ShimCommand, VmmUser, detect};
+use holm_vmm::cloud_hypervisor::{CloudHypervisor, Settings, ShimCommand, detect};
 use holm_vmm::hypervisor::{Boot, Instance, InstanceState, Observation, StartSpec};
 use holm_vmm::test_guest::{self, Variant};
 use holm_vmm::{Hypervisor, host};
@@ -17,19 +17,21 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 /// A driver and what it works on.
 pub struct Rig {
     root: tempfile::TempDir,
+    /// A file system of its own lies over the VM directories.
+    shrunk: bool,
     pub driver: CloudHypervisor,
 }
 
 impl Rig {
     /// With the real Cloud Hypervisor; `None`, and a visible line, where it cannot run.
     pub async fn real(test: &str) -> Option<Self> {
-        Self::real_as(test, None).await
+        Self::real_with(test, |_, _| {}).await
     }
 
-    /// As [`Rig::real`], with a user of its own for the VMM.
-    pub async fn real_as(test: &str, user: Option<VmmUser>) -> Option<Self> {
+    /// As [`Rig::real`], with settings changed; `change` is told the directory of the test.
+    pub async fn real_with(test: &str, change: impl FnOnce(&Path, &mut Settings)) -> Option<Self> {
         match detect(None).await {
-            Ok(_) => Some(Self::at(temporary(), None, user)),
+            Ok(_) => Some(Self::at(temporary(), change)),
             Err(reason) => {
                 eprintln!("SKIPPED: {test}: {reason}");
                 None
@@ -48,22 +50,32 @@ impl Rig {
         let path = root.path().join("fake-hypervisor");
         std::fs::write(&path, script).expect("script");
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("mode");
-        Some(Self::at(root, Some(path), None))
+        Some(Self::at(root, |_, settings| settings.vmm_binary = Some(path)))
     }
 
     /// With this binary, real or not.
     pub fn with_binary(binary: Option<PathBuf>) -> Self {
-        Self::at(temporary(), binary, None)
+        Self::at(temporary(), |_, settings| settings.vmm_binary = binary)
     }
 
-    fn at(root: tempfile::TempDir, binary: Option<PathBuf>, user: Option<VmmUser>) -> Self {
-        let driver = driver(root.path(), binary, user);
-        Self { root, driver }
+    fn at(root: tempfile::TempDir, change: impl FnOnce(&Path, &mut Settings)) -> Self {
+        let mut settings = settings(root.path());
+        change(root.path(), &mut settings);
+        let driver = CloudHypervisor::new(settings).expect("driver");
+        Self { root, shrunk: false, driver }
     }
 
     /// The driver as it is after a restart of the daemon: nothing but the directories survives.
     pub fn restart(&mut self) {
-        self.driver = driver(self.root.path(), None, None);
+        self.driver = CloudHypervisor::new(settings(self.root.path())).expect("driver");
+    }
+
+    /// Puts the VM directories on a small file system; needs root.
+    pub fn shrink_vm_dir(&mut self, size: &str) -> nix::Result<()> {
+        let flags = nix::mount::MsFlags::empty();
+        nix::mount::mount(Some("none"), &self.path().join("vms"), Some("tmpfs"), flags, Some(size))?;
+        self.shrunk = true;
+        Ok(())
     }
 
     pub fn path(&self) -> &Path {
@@ -150,7 +162,7 @@ impl Rig {
         assert!(!self.run_dir(vm).exists(), "sockets are left in {}", self.run_dir(vm).display());
         for entry in std::fs::read_dir(self.vm_dir(vm)).expect("VM directory") {
             let name = entry.expect("entry").file_name();
-            assert!(!name.to_string_lossy().ends_with(".tmp"), "{name:?} is left");
+            assert!(!name.to_string_lossy().contains(".tmp"), "{name:?} is left");
         }
         if let Some(group) = record["cgroup"].as_str() {
             assert!(!Path::new(group).exists(), "{group} is left");
@@ -160,11 +172,12 @@ impl Rig {
 
 impl Drop for Rig {
     fn drop(&mut self) {
-        let Ok(entries) = std::fs::read_dir(self.path().join("vms")) else { return };
-        for entry in entries.flatten() {
+        let vms = self.path().join("vms");
+        for entry in std::fs::read_dir(&vms).into_iter().flatten().flatten() {
             if let Some(record) = shim_record(&entry.path()) {
                 for (_, pid) in live_processes(&record) {
-                    signal(pid, libc::SIGKILL);
+                    // SAFETY: a plain system call; one that is gone by now is no error.
+                    unsafe { libc::kill(pid as i32, libc::SIGKILL) };
                 }
                 if let Some(group) = record["cgroup"].as_str() {
                     let deadline = Instant::now() + PATIENCE;
@@ -174,8 +187,13 @@ impl Drop for Rig {
                     {
                         std::thread::sleep(Duration::from_millis(5));
                     }
+                    // Of all guests, if this was the last.
+                    let _ = Path::new(group).parent().map(std::fs::remove_dir);
                 }
             }
+        }
+        if self.shrunk {
+            let _ = nix::mount::umount2(&vms, nix::mount::MntFlags::MNT_DETACH);
         }
     }
 }
@@ -196,16 +214,15 @@ fn temporary() -> tempfile::TempDir {
         .expect("temporary directory")
 }
 
-fn driver(root: &Path, vmm_binary: Option<PathBuf>, vmm_user: Option<VmmUser>) -> CloudHypervisor {
-    CloudHypervisor::new(Settings {
+fn settings(root: &Path) -> Settings {
+    Settings {
         vm_dir: root.join("vms"),
         run_dir: root.join("run"),
         shim: ShimCommand { exe: env!("CARGO_BIN_EXE_holm-vmm-shim").into(), args: Vec::new() },
-        vmm_binary,
+        vmm_binary: None,
         firmware: None,
-        vmm_user,
-    })
-    .expect("driver")
+        vmm_user: None,
+    }
 }
 
 fn shim_record(dir: &Path) -> Option<serde_json::Value> {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use holm_api::{Checkpoint, Cluster, Health, ListQuery, Node, Timestamp};
+use holm_api::{Checkpoint, Cluster, Health, ListQuery, Node, Timestamp, Vm, VmListQuery, VmStatus};
 use tokio::time::sleep;
 
 use crate::client::{Client, Endpoint, health};
@@ -29,6 +29,8 @@ pub struct Seen {
     pub answers: Vec<(String, Result<Answer, String>)>,
     /// States of nodes, the latest round in which most were at one index.
     pub checkpoints: Vec<Checkpoint>,
+    /// Their names.
+    pub vms_in_error: Vec<String>,
 }
 
 /// One node's own word.
@@ -58,8 +60,11 @@ pub async fn all(client: &Client) -> Result<Seen, Error> {
         nodes: Vec::new(),
         answers: Vec::new(),
         checkpoints: Vec::new(),
+        vms_in_error: Vec::new(),
     };
-    match client.get::<Cluster>("/v1/cluster").await {
+    // A node takes as long to say that it has no leader; asking again would tell nothing new.
+    let once = Client::new(client.endpoints().to_vec()).with_patience(LIMIT);
+    match once.get::<Cluster>("/v1/cluster").await {
         Ok(cluster) => seen.cluster = Some(cluster),
         Err(error) => {
             seen.quorum = Err(error.to_string());
@@ -71,6 +76,13 @@ pub async fn all(client: &Client) -> Result<Seen, Error> {
         Err(_) => ListQuery { consistency: holm_api::Consistency::Stale, ..ListQuery::default() },
     };
     seen.nodes = client.list("/v1/nodes", &query).await.unwrap_or_default();
+    let in_error = VmListQuery {
+        status: Some(VmStatus::Error),
+        consistency: query.consistency,
+        ..VmListQuery::default()
+    };
+    let vms: Vec<Vm> = client.list("/v1/vms", &in_error).await.unwrap_or_default();
+    seen.vms_in_error = vms.into_iter().map(|vm| vm.name).collect();
     seen.answers =
         join_all(seen.nodes.iter().map(|node| async { (node.name.clone(), ask(node).await) })).await;
     let reachable: Vec<_> = seen

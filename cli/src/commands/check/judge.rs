@@ -22,6 +22,7 @@ pub fn all(seen: &Seen) -> Vec<Finding> {
     findings.push(clocks(seen));
     findings.extend(hypervisors(seen));
     findings.extend(conditions(seen));
+    findings.push(vms(seen));
     findings
 }
 
@@ -33,10 +34,15 @@ fn each_or_ok(check: &'static str, wrong: Vec<Finding>, ok: String) -> Vec<Findi
 fn endpoints(seen: &Seen) -> Vec<Finding> {
     let wrong = seen.endpoints.iter().filter_map(|(endpoint, answer)| {
         let why = answer.as_ref().err()?;
-        Some(Finding::new("endpoints", Level::Wrong, format!("{endpoint}: {why}")))
+        // A node that does not answer is told once, below.
+        let of_node =
+            seen.nodes.iter().zip(&seen.answers).find(|(node, (_, answer))| {
+                answer.is_err() && *endpoint == format!("http://{}", node.api_addr)
+            });
+        let level = if of_node.is_some() { Level::Note } else { Level::Wrong };
+        Some(Finding::new("endpoints", level, format!("{endpoint}: {why}")))
     });
-    let ok = format!("{} answer", count(seen.endpoints.len(), "endpoint"));
-    each_or_ok("endpoints", wrong.collect(), ok)
+    each_or_ok("endpoints", wrong.collect(), format!("{0} of {0} answer", seen.endpoints.len()))
 }
 
 fn nodes(seen: &Seen) -> Vec<Finding> {
@@ -44,13 +50,19 @@ fn nodes(seen: &Seen) -> Vec<Finding> {
     for (node, (name, answer)) in seen.nodes.iter().zip(&seen.answers) {
         let message = match answer {
             Err(why) => format!("{name}: its API at {} does not answer: {why}", node.api_addr),
-            Ok(_) if !node.up => format!("{name}: answers, but the leader does not hear from it"),
+            Ok(_) if !node.up && seen.quorum.is_ok() => {
+                format!("{name}: answers, but the leader does not hear from it")
+            }
             Ok(answer) if answer.health.node != *name => {
                 format!("{name}: at {} answers {} instead", node.api_addr, answer.health.node)
             }
             Ok(answer) if !answer.health.ready => {
                 let why = answer.health.reason.as_deref().unwrap_or("it does not say why");
-                format!("{name}: is not ready: {why}")
+                let message = format!("{name}: is not ready: {why}");
+                // Without a quorum nobody is; that is told below.
+                let level = if seen.quorum.is_ok() { Level::Wrong } else { Level::Note };
+                wrong.push(Finding::new("nodes", level, message));
+                continue;
             }
             Ok(_) => {
                 if !node.enabled {
@@ -65,7 +77,7 @@ fn nodes(seen: &Seen) -> Vec<Finding> {
     if seen.nodes.is_empty() {
         wrong.push(Finding::new("nodes", Level::Wrong, "the list of nodes cannot be read"));
     }
-    each_or_ok("nodes", wrong, format!("{} up", count(seen.nodes.len(), "node")))
+    each_or_ok("nodes", wrong, format!("{0} of {0} up", seen.nodes.len()))
 }
 
 fn quorum(seen: &Seen) -> Finding {
@@ -75,26 +87,31 @@ fn quorum(seen: &Seen) -> Finding {
     let voters: Vec<_> =
         cluster.members.iter().filter(|m| matches!(m.role, Role::Leader | Role::Voter)).collect();
     let answers = |name: &str| seen.answers.iter().any(|(node, answer)| node == name && answer.is_ok());
-    let up = voters.iter().filter(|voter| answers(&voter.name)).count();
+    let silent: Vec<_> =
+        voters.iter().map(|voter| voter.name.as_str()).filter(|name| !answers(name)).collect();
+    let up = voters.len() - silent.len();
     let majority = voters.len() / 2 + 1;
     if let Err(why) = &seen.quorum {
-        let message = format!("{up} of {} voters answer, {majority} needed: {why}", voters.len());
+        let next = if up < majority { format!("start holmd on {}", silent.join(", ")) } else { why.clone() };
+        let message = format!("{up} of {} voters answer, {majority} needed: {next}", voters.len());
         return Finding::new("quorum", Level::Wrong, message);
     }
-    let spare = up.saturating_sub(majority);
-    let message = format!(
-        "{up} of {} voters answer; writes survive the loss of {}",
-        voters.len(),
-        count(spare, "more node")
-    );
+    let loss = match up.saturating_sub(majority) {
+        0 => "the loss of one more stops writes".to_owned(),
+        spare => format!("writes survive the loss of {spare} more"),
+    };
+    let message = format!("{up} of {} voters answer; {loss}", voters.len());
     match () {
-        () if up < voters.len() => Finding::new("quorum", Level::Wrong, message),
-        () if voters.len() < 3 => Finding::new("quorum", Level::Note, message),
+        // Those that do not answer are what is wrong, and told as nodes.
+        () if up < voters.len() || voters.len() < 3 => Finding::new("quorum", Level::Note, message),
         () => Finding::new("quorum", Level::Ok, message),
     }
 }
 
 fn leader(seen: &Seen) -> Finding {
+    if seen.quorum.is_err() {
+        return Finding::new("leader", Level::Note, "there is none for certain: no quorum stands behind it");
+    }
     let mut by_leader: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (name, answer) in &seen.answers {
         if let Ok(answer) = answer {
@@ -220,6 +237,19 @@ fn conditions(seen: &Seen) -> Vec<Finding> {
         })
     });
     each_or_ok("conditions", wrong.collect(), "none".into())
+}
+
+fn vms(seen: &Seen) -> Finding {
+    /// Names told; more would hide the other lines.
+    const TOLD: usize = 8;
+    let names = &seen.vms_in_error;
+    if names.is_empty() {
+        return Finding::new("vms", Level::Ok, "none in ERROR");
+    }
+    let more = if names.len() > TOLD { ", …" } else { "" };
+    let listed = names[..names.len().min(TOLD)].join(", ");
+    let message = format!("{} in ERROR: {listed}{more}; `holm vm explain NAME` says why", names.len());
+    Finding::new("vms", Level::Note, message)
 }
 
 #[cfg(test)]

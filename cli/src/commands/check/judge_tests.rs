@@ -61,6 +61,7 @@ fn healthy() -> Seen {
         nodes: (1..).zip(names).map(|(id, name)| node(id, name)).collect(),
         answers: names.iter().map(|name| ((*name).to_owned(), Ok(answer(name)))).collect(),
         checkpoints: names.iter().map(|name| checkpoint(name, 20, "ab")).collect(),
+        vms_in_error: Vec::new(),
     }
 }
 
@@ -80,7 +81,7 @@ fn all_is_well() {
     assert!(findings.iter().all(|finding| finding.level == Level::Ok), "{findings:#?}");
     assert_eq!(
         of(&healthy(), "quorum"),
-        [(Level::Ok, "3 of 3 voters answer; writes survive the loss of 1 more node".into())]
+        [(Level::Ok, "3 of 3 voters answer; writes survive the loss of 1 more".into())]
     );
     assert_eq!(of(&healthy(), "states"), [(Level::Ok, "equal on 3 nodes at index 20".into())]);
 }
@@ -95,17 +96,30 @@ fn a_node_that_does_not_answer_costs_the_spare() {
     );
     assert_eq!(
         of(&seen, "quorum"),
-        [(Level::Wrong, "2 of 3 voters answer; writes survive the loss of 0 more nodes".into())]
+        [(Level::Note, "2 of 3 voters answer; the loss of one more stops writes".into())]
     );
+    seen.endpoints.push(("http://10.0.0.3:7460".into(), Err("connection refused".into())));
+    let wrong: Vec<_> = all(&seen).into_iter().filter(|finding| finding.level == Level::Wrong).collect();
+    assert_eq!(wrong.len(), 1, "one cause is one thing wrong: {wrong:#?}");
 }
 
 #[test]
-fn without_a_quorum_it_says_how_many_are_needed() {
+fn vms_in_error_are_named() {
+    let mut seen = healthy();
+    seen.vms_in_error = vec!["web".into(), "db".into()];
+    let message = "2 in ERROR: web, db; `holm vm explain NAME` says why";
+    assert_eq!(of(&seen, "vms"), [(Level::Note, message.into())]);
+}
+
+#[test]
+fn without_a_quorum_it_says_which_nodes_are_needed() {
     let mut seen = healthy();
     seen.quorum = Err("no leader".into());
     seen.answers[1].1 = Err("connection refused".into());
     seen.answers[2].1 = Err("connection refused".into());
-    assert_eq!(of(&seen, "quorum"), [(Level::Wrong, "1 of 3 voters answer, 2 needed: no leader".into())]);
+    let message = "1 of 3 voters answer, 2 needed: start holmd on n2, n3";
+    assert_eq!(of(&seen, "quorum"), [(Level::Wrong, message.into())]);
+    assert_eq!(of(&seen, "leader")[0].0, Level::Note);
 }
 
 #[test]

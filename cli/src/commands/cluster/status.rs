@@ -2,6 +2,7 @@
 
 use holm_api::Cluster;
 
+use crate::args::Format;
 use crate::commands::Context;
 use crate::error::Error;
 use crate::output::note;
@@ -11,9 +12,13 @@ pub async fn run(cx: &Context) -> Result<(), Error> {
         Ok(cluster) => cluster,
         Err(error @ Error::Unreachable { .. }) => {
             // Without a quorum a node still knows what it has applied; that must not look like the truth.
-            let Ok(known) = cx.client.get::<Cluster>("/v1/cluster?consistency=stale").await else {
+            let Ok(mut known) = cx.client.get::<Cluster>("/v1/cluster?consistency=stale").await else {
                 return Err(error);
             };
+            if cx.output.format == Format::Table {
+                // Whom this node heard last is no leader now.
+                known.leader = None;
+            }
             cx.output.one(&known)?;
             note(&format!("the above may be out of date: it is what {} has applied", known.node.name));
             return Err(error);

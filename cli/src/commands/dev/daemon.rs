@@ -6,8 +6,6 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use clap::ValueEnum;
-
 use super::process::Process;
 use super::record::DevNode;
 use crate::args::dev::Hypervisor;
@@ -46,13 +44,13 @@ where
 {
     let mut command = tokio::process::Command::new(holmd);
     command.args(args).stdin(Stdio::null()).kill_on_drop(true);
-    let shown = format!("{:?}", command.as_std());
+    let verb = command.as_std().get_args().next().unwrap_or_default().to_string_lossy().into_owned();
     let output = command.output().await.map_err(Error::file("run", holmd))?;
     if output.status.success() {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    Err(Error::Failed { detail: format!("{shown} failed: {}", last_lines(&said)), hint: None })
+    Err(Error::Failed { detail: format!("`holmd {verb}` failed: {}", last_lines(&said)), hint: None })
 }
 
 /// Starts the daemon of `node` for good: it outlives this command and its terminal.
@@ -60,14 +58,13 @@ pub fn start(holmd: &Path, node: &DevNode, hypervisor: Hypervisor) -> Result<Pro
     let log = OpenOptions::new().create(true).append(true).open(&node.log);
     let log: File = log.map_err(Error::file("open", &node.log))?;
     let errors = log.try_clone().map_err(Error::file("open", &node.log))?;
-    let kind = hypervisor.to_possible_value().expect("no choice is hidden");
     let child = Command::new(holmd)
         .arg("run")
         .arg("--data-dir")
         .arg(&node.data_dir)
         .arg("--run-dir")
         .arg(&node.run_dir)
-        .args(["--hypervisor", kind.get_name()])
+        .args(["--hypervisor", &hypervisor.name()])
         .stdin(Stdio::null())
         .stdout(log)
         .stderr(errors)

@@ -10,8 +10,9 @@ use hyper::Method;
 use nix::sys::signal::Signal;
 use tokio::time::sleep;
 
+use super::lock::Lock;
 use super::record::{DevCluster, DevNode};
-use super::{directory, process, say};
+use super::{daemon, directory, process, say};
 use crate::args::dev::Down;
 use crate::client::{Client, path};
 use crate::error::Error;
@@ -29,11 +30,15 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 pub async fn run(output: &Output, typed: &Down) -> Result<(), Error> {
     let dir = directory(&typed.dir)?;
-    let cluster = DevCluster::expect(&dir)?;
+    DevCluster::expect(&dir)?;
+    let lock = Lock::take(&dir)?;
+    // Read again: another `dev` may have changed it before the lock was free.
+    let mut cluster = DevCluster::expect(&dir)?;
     let mut progress = Progress::new();
     let mut vms_left = None;
     if !typed.keep {
         progress.step("deleting VMs");
+        revive(&mut cluster, &dir);
         vms_left = delete_vms(&cluster).await.err().map(|error| error.to_string());
     }
     progress.step("stopping the daemons");
@@ -61,8 +66,30 @@ pub async fn run(output: &Output, typed: &Down) -> Result<(), Error> {
             hint: Some(format!("the data is kept in {}; `holm dev up` goes on with it", dir.display())),
         });
     }
-    remove(&dir, &cluster)?;
-    say(output, &format!("stopped; {} removed", dir.display()))
+    lock.remove()?;
+    let what = match remove(&dir, &cluster)? {
+        true => format!("{} removed", dir.display()),
+        false => format!("the cluster's data removed; other files stay in {}", dir.display()),
+    };
+    say(output, &format!("stopped; {what}"))
+}
+
+/// Starts the daemons that died, all of them, when VMs are left on any node: only their own daemon can end
+/// those in order, and only a quorum can tell it to. Those that do not start are found by what they leave.
+fn revive(cluster: &mut DevCluster, dir: &Path) {
+    let Ok(holmd) = daemon::find() else { return };
+    let daemons: Vec<_> = cluster.nodes.iter().filter_map(|node| Some(node.process?.pid)).collect();
+    if left(dir, cluster).iter().all(|(pid, _)| daemons.contains(pid)) {
+        return;
+    }
+    for at in 0..cluster.nodes.len() {
+        if cluster.nodes[at].is_running() || !cluster.nodes[at].prepared {
+            continue;
+        }
+        if let Err(error) = cluster.start(at, dir, &holmd) {
+            note(&error.to_string());
+        }
+    }
 }
 
 /// Deletes every VM and waits until none is left.
@@ -71,8 +98,18 @@ async fn delete_vms(cluster: &DevCluster) -> Result<(), Error> {
         return Ok(());
     }
     let (client, start) = (cluster.client(), Instant::now());
+    // Daemons that were just started need a moment to find a leader.
+    let may_pass = |error: &Error| {
+        let running = cluster.nodes.iter().filter(|node| node.is_running()).count();
+        matches!(error, Error::Unreachable { .. } | Error::OutcomeUnknown { .. })
+            && running > cluster.nodes.len() / 2
+            && start.elapsed() < VMS_LIMIT
+    };
     loop {
-        let vms: Vec<Vm> = client.list("/v1/vms", &VmListQuery::default()).await?;
+        let vms: Vec<Vm> = match client.list("/v1/vms", &VmListQuery::default()).await {
+            Err(error) if may_pass(&error) => continue,
+            other => other?,
+        };
         if vms.is_empty() {
             return Ok(());
         }
@@ -97,7 +134,10 @@ async fn delete_vms(cluster: &DevCluster) -> Result<(), Error> {
             )));
         }
         for vm in vms.iter().filter(|vm| vm.status != VmStatus::Deleting) {
-            delete(&client, vm).await?;
+            match delete(&client, vm).await {
+                Err(error) if may_pass(&error) => break,
+                other => other?,
+            }
         }
         sleep(PAUSE).await;
     }
@@ -131,8 +171,8 @@ fn left(dir: &Path, cluster: &DevCluster) -> Vec<(i32, String)> {
     left
 }
 
-/// Removes what `up` has made, and nothing else that may lie in the directory.
-fn remove(dir: &Path, cluster: &DevCluster) -> Result<(), Error> {
+/// Removes what `up` has made, and nothing else that may lie in the directory; true when nothing else does.
+fn remove(dir: &Path, cluster: &DevCluster) -> Result<bool, Error> {
     for node in &cluster.nodes {
         for made in [Some(node.run_dir.as_path()), node.log.parent()].into_iter().flatten() {
             if made.exists() {
@@ -142,6 +182,5 @@ fn remove(dir: &Path, cluster: &DevCluster) -> Result<(), Error> {
     }
     DevCluster::remove_file(dir)?;
     // Stays if somebody keeps other things in it.
-    let _ = fs::remove_dir(dir);
-    Ok(())
+    Ok(fs::remove_dir(dir).is_ok())
 }

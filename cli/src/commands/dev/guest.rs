@@ -14,5 +14,6 @@ pub async fn run(output: &Output, typed: &Guest) -> Result<(), Error> {
         ["test-guest".as_ref(), "--variant".as_ref(), variant.get_name().as_ref(), typed.file.as_os_str()];
     daemon::run(&holmd, args).await?;
     let file = typed.file.display();
-    say(output, &format!("{file} written; boot it: holm image import {file} --name guest"))
+    say(output, &format!("{file} written; boot it: holm image import {file} --name guest"))?;
+    say(output, "it ignores the power button: `holm vm stop --force` saves the wait for it")
 }

@@ -1,11 +1,14 @@
 //! `dev.json`: what the local cluster consists of. Written (temporary file, rename) whenever a daemon was
 //! started, so that `down` finds every one of them.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::daemon;
 use super::process::Process;
+use crate::args::dev::Hypervisor;
 use crate::client::{Client, Endpoint};
 use crate::error::Error;
 use crate::output::Record;
@@ -17,6 +20,9 @@ const FILE: &str = "dev.json";
 /// The local cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DevCluster {
+    /// As last asked for.
+    #[serde(default)]
+    pub hypervisor: Hypervisor,
     pub nodes: Vec<DevNode>,
 }
 
@@ -49,7 +55,7 @@ impl DevCluster {
     /// The cluster in `dir`; none when there is none.
     pub fn read(dir: &Path) -> Result<Option<Self>, Error> {
         let path = dir.join(FILE);
-        let bytes = match std::fs::read(&path) {
+        let bytes = match fs::read(&path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(Error::file("read", path)(error)),
@@ -69,13 +75,24 @@ impl DevCluster {
 
     pub fn write(&self, dir: &Path) -> Result<(), Error> {
         let (path, temporary) = (dir.join(FILE), dir.join("dev.json.new"));
-        std::fs::write(&temporary, crate::output::json(self)).map_err(Error::file("write", &temporary))?;
-        std::fs::rename(&temporary, &path).map_err(Error::file("write", path))
+        fs::write(&temporary, crate::output::json(self)).map_err(Error::file("write", &temporary))?;
+        fs::rename(&temporary, &path).map_err(Error::file("write", path))
+    }
+
+    /// Starts the daemon of a node that is prepared and does not run.
+    pub fn start(&mut self, at: usize, dir: &Path, holmd: &Path) -> Result<(), Error> {
+        let node = &self.nodes[at];
+        if node.is_running() {
+            return Ok(());
+        }
+        fs::create_dir_all(&node.run_dir).map_err(Error::file("make", &node.run_dir))?;
+        self.nodes[at].process = Some(daemon::start(holmd, node, self.hypervisor)?);
+        self.write(dir)
     }
 
     pub fn remove_file(dir: &Path) -> Result<(), Error> {
         let path = dir.join(FILE);
-        std::fs::remove_file(&path).map_err(Error::file("remove", path))
+        fs::remove_file(&path).map_err(Error::file("remove", path))
     }
 
     /// A client of all its nodes.

@@ -11,15 +11,18 @@ use std::time::{Duration, Instant};
 use holm_api::{ListQuery, Node};
 use tokio::time::sleep;
 
+use super::lock::Lock;
 use super::record::{DevCluster, DevNode};
 use super::{daemon, directory, say};
-use crate::args::dev::{Hypervisor, Up};
+use crate::args::dev::Up;
 use crate::client::health;
 use crate::error::Error;
 use crate::output::Output;
 use crate::output::text;
 use crate::progress::Progress;
 
+/// Nodes of a new cluster.
+const NODES: usize = 3;
 /// Ports looked at: below those that outgoing connections take.
 const PORTS: std::ops::Range<u16> = 17_460..32_000;
 /// The daemon accepts run directories up to this long: sockets lie below.
@@ -33,20 +36,22 @@ pub async fn run(output: &Output, typed: &Up) -> Result<(), Error> {
     let dir = directory(&typed.dir)?;
     let holmd = daemon::find()?;
     fs::create_dir_all(&dir).map_err(Error::file("make", &dir))?;
+    let _lock = Lock::take(&dir)?;
     let mut cluster = DevCluster::read(&dir)?.unwrap_or_default();
-    plan(&mut cluster, &dir, typed.nodes)?;
+    let wanted = adopt(&mut cluster, typed)?;
+    plan(&mut cluster, &dir, wanted)?;
     cluster.write(&dir)?;
     let mut progress = Progress::new();
     // A restarted cluster has a leader only when most nodes are back: start all before waiting for any.
     for at in 0..cluster.nodes.len() {
         if cluster.nodes[at].prepared {
-            start(&mut cluster, at, &dir, &holmd, typed.hypervisor)?;
+            cluster.start(at, &dir, &holmd)?;
         }
     }
     for at in 0..cluster.nodes.len() {
         progress.step(&format!("starting {}", cluster.nodes[at].name));
         prepare(&mut cluster, at, &dir, &holmd).await?;
-        start(&mut cluster, at, &dir, &holmd, typed.hypervisor)?;
+        cluster.start(at, &dir, &holmd)?;
         ready(&cluster.nodes[at]).await?;
     }
     progress.step("waiting for every node to be up");
@@ -56,14 +61,36 @@ pub async fn run(output: &Output, typed: &Up) -> Result<(), Error> {
     say(output, &format!("\nexport HOLM_ENDPOINTS={}", cluster.endpoints()))
 }
 
+/// Takes over what was typed, unless the cluster cannot become that; gives the number of nodes wanted.
+fn adopt(cluster: &mut DevCluster, typed: &Up) -> Result<usize, Error> {
+    let hint = "`holm dev down` first, for a new cluster";
+    let there = cluster.nodes.len();
+    let wanted = match typed.nodes.map(usize::from) {
+        Some(wanted) if wanted < there => {
+            return Err(Error::usage(format!("--nodes {wanted}: there are {there} already"), hint));
+        }
+        Some(wanted) => wanted,
+        None if there > 0 => there,
+        None => NODES,
+    };
+    if let Some(hypervisor) = typed.hypervisor.filter(|wanted| *wanted != cluster.hypervisor) {
+        if cluster.nodes.iter().any(DevNode::is_running) {
+            let detail = format!("--hypervisor: daemons run already, with `{}`", cluster.hypervisor.name());
+            return Err(Error::usage(detail, hint));
+        }
+        cluster.hypervisor = hypervisor;
+    }
+    Ok(wanted)
+}
+
 /// Adds nodes up to `wanted`, with addresses nobody has.
-fn plan(cluster: &mut DevCluster, dir: &Path, wanted: u16) -> Result<(), Error> {
+fn plan(cluster: &mut DevCluster, dir: &Path, wanted: usize) -> Result<(), Error> {
     let taken = cluster.nodes.iter().flat_map(|node| [&node.api, &node.peer]);
     let taken: BTreeSet<u16> = taken.filter_map(|address| address.rsplit_once(':')?.1.parse().ok()).collect();
     let first = first_port(dir);
     let mut ports =
         (first..PORTS.end).chain(PORTS.start..first).filter(|port| !taken.contains(port) && is_free(*port));
-    for number in cluster.nodes.len() + 1..=usize::from(wanted) {
+    for number in cluster.nodes.len() + 1..=wanted {
         let mut address = || ports.next().map(|port| format!("127.0.0.1:{port}"));
         let (Some(api), Some(peer)) = (address(), address()) else {
             return Err(Error::failed("no free ports on 127.0.0.1"));
@@ -133,22 +160,6 @@ async fn prepare(cluster: &mut DevCluster, at: usize, dir: &Path, holmd: &Path) 
     }
     daemon::run(holmd, args).await?;
     cluster.nodes[at].prepared = true;
-    cluster.write(dir)
-}
-
-fn start(
-    cluster: &mut DevCluster,
-    at: usize,
-    dir: &Path,
-    holmd: &Path,
-    hypervisor: Hypervisor,
-) -> Result<(), Error> {
-    let node = &cluster.nodes[at];
-    if node.is_running() {
-        return Ok(());
-    }
-    fs::create_dir_all(&node.run_dir).map_err(Error::file("make", &node.run_dir))?;
-    cluster.nodes[at].process = Some(daemon::start(holmd, node, hypervisor)?);
     cluster.write(dir)
 }
 

@@ -16,24 +16,29 @@ pub async fn run(cx: &Context, typed: &Delete) -> Result<(), Error> {
     let limit = typed.wait.limit();
     let mut accepted: Vec<(&str, Deleted)> = Vec::new();
     let mut refused = None;
+    // One that is not deleted does not keep the others: its error is told, the last one at the end.
+    let mut refuse = |error: Error| {
+        if let Some(earlier) = refused.replace(error) {
+            Error::print(&earlier, cx.output.format);
+        }
+    };
     for name in &typed.vms {
-        // One that cannot be deleted does not keep the others.
         match ask(cx, name).await {
             Ok(deleted) if limit.is_none() => {
                 cx.output.done(&deleted, &format!("VM {name}: delete accepted"))?
             }
             Ok(deleted) => accepted.push((name, deleted)),
-            Err(error) => {
-                if let Some(earlier) = refused.replace(error) {
-                    earlier.print(cx.output.format);
-                }
-            }
+            Err(error) => refuse(error),
         }
     }
     for (name, deleted) in accepted {
         // By id: another VM may bear the name by now.
         if let Some(vm) = cx.client.find::<Vm>(&path::of("vms", &deleted.id, "")?).await? {
-            wait::until_gone(cx, vm, limit.unwrap_or_default().saturating_sub(start.elapsed())).await?;
+            let left = limit.unwrap_or_default().saturating_sub(start.elapsed());
+            if let Err(error) = wait::until_gone(cx, vm, left).await {
+                refuse(error);
+                continue;
+            }
         }
         cx.output.done(&deleted, &format!("VM {name} deleted"))?;
     }

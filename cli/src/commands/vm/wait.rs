@@ -21,6 +21,8 @@ const PAUSE: Duration = Duration::from_secs(2);
 const PAUSE_SHOWN: Duration = Duration::from_millis(300);
 /// Without any answer for this long, waiting has no sense.
 const LOST: Duration = Duration::from_secs(60);
+/// While the VM's node is down nothing happens to it: that is told after this long, in case it only restarts.
+const DOWN: Duration = Duration::from_secs(5);
 
 /// What is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +70,7 @@ async fn bounded(cx: &Context, vm: Vm, goal: Goal, limit: Duration) -> Result<Op
     let mut last = vm;
     let ended = tokio::select! {
         outcome = watch(cx, &mut last, goal) => return outcome,
-        () = sleep(limit) => format!("not within {}", text::span(limit)),
+        () = sleep(limit) => format!("not within {}", text::short(limit)),
         _ = tokio::signal::ctrl_c() => "not waited for any longer".into(),
     };
     let pending = match judge(&last, goal) {
@@ -90,11 +92,19 @@ async fn watch(cx: &Context, last: &mut Vm, goal: Goal) -> Result<Option<Vm>, Er
     let target = path::of("vms", &id, "")?;
     let mut events = Events::new(&cx.client, Some(last.revision));
     let mut heard = Instant::now();
+    let mut down_since = None;
     loop {
         match judge(last, goal) {
             Verdict::Reached => return Ok(Some(last.clone())),
             Verdict::Missed(why) => return Err(missed(last, &why)),
             Verdict::Pending(what) => progress.step(&format!("{}: {what}", last.name)),
+        }
+        match last.node_up {
+            Some(false) if down_since.get_or_insert_with(Instant::now).elapsed() >= DOWN => {
+                return Err(node_down(last));
+            }
+            Some(false) => {}
+            _ => down_since = None,
         }
         tokio::select! {
             changed = change(&mut events, &id) => {
@@ -133,6 +143,18 @@ async fn watch(cx: &Context, last: &mut Vm, goal: Goal) -> Result<Option<Vm>, Er
 async fn change(events: &mut Events<'_>, id: &str) -> Result<(), Error> {
     while events.next().await?.id != id {}
     Ok(())
+}
+
+/// The request is kept, and waiting for it has no sense.
+fn node_down(vm: &Vm) -> Error {
+    let node = vm.node.as_deref().unwrap_or("?");
+    Error::OutcomeUnknown {
+        detail: format!(
+            "VM `{}`: its node {node} is down; what was asked for is kept, and done when {node} is back",
+            vm.name
+        ),
+        hint: Some(format!("if {node} is off for good: `holm node remove {node} --confirm-node-off`")),
+    }
 }
 
 fn missed(vm: &Vm, why: &str) -> Error {

@@ -124,7 +124,7 @@ async fn a_wait_is_bounded_and_says_what_it_leaves() {
         until(&context(&server), building(), Goal::Running, Duration::from_millis(300)).await.unwrap_err();
     assert_eq!(error.exit_code(), 3);
     assert!(
-        error.to_string().starts_with("VM `web`: not within 0s; it is left as it is: scheduling"),
+        error.to_string().starts_with("VM `web`: not within 300 ms; it is left as it is: scheduling"),
         "{error}"
     );
 }

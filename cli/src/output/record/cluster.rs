@@ -1,10 +1,15 @@
 //! The cluster as people see it: its leader, and how its members keep up.
 
+use std::time::Duration;
+
 use holm_api::{Cluster, Member};
 
 use super::{Record, field};
 use crate::output::table::{self, Table};
-use crate::output::text::Now;
+use crate::output::text::{self, Now};
+
+/// The leader marks a member DOWN well before.
+const SILENT_MS: u64 = 15_000;
 
 impl Record for Cluster {
     const COLUMNS: &'static [&'static str] = &["NAME", "LEADER", "MEMBERS", "REVISION", "AGE"];
@@ -43,8 +48,8 @@ impl Record for Cluster {
             members.row(vec![
                 member.name.clone(),
                 member.role.to_string(),
-                if member.up { "UP".into() } else { "DOWN".into() },
-                member.silent_ms.map(|ms| format!("{ms} ms ago")).unwrap_or_default(),
+                status(self, member),
+                member.silent_ms.map(heard).unwrap_or_default(),
                 lag(self, member),
                 member.api_addr.clone(),
             ]);
@@ -53,9 +58,26 @@ impl Record for Cluster {
     }
 }
 
+/// UP and DOWN are the leader's word, and only a quorum lets it change: without a leader they are the last that
+/// was known, and a member that is silent for long is not UP whatever was known.
+fn status(cluster: &Cluster, member: &Member) -> String {
+    let silent = member.silent_ms.is_some_and(|ms| ms > SILENT_MS);
+    let known = if member.up { "UP" } else { "DOWN" };
+    match () {
+        () if member.up && silent => "SILENT".into(),
+        () if cluster.leader.is_none() && member.id != cluster.node.id => format!("{known}?"),
+        () => known.into(),
+    }
+}
+
+fn heard(silent_ms: u64) -> String {
+    format!("{} ago", text::short(Duration::from_millis(silent_ms)))
+}
+
 /// How far a member's log is behind, as far as the answering node knows.
 fn lag(cluster: &Cluster, member: &Member) -> String {
     match member.matched_index.map(|matched| cluster.last_log_index.saturating_sub(matched)) {
+        Some(0) if member.silent_ms.is_some_and(|ms| ms > SILENT_MS) => String::new(),
         Some(0) => "current".into(),
         Some(entries) => format!("{entries} behind"),
         None => String::new(),

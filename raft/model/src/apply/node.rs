@@ -25,6 +25,15 @@ impl Cx<'_> {
         if self.state.find_node(&c.name).is_some() {
             return Err(Reason::NameTaken { kind: Kind::Node, name: c.name.clone() });
         }
+        for other in self.state.nodes.values() {
+            for (field, ours, theirs) in
+                [("peer_addr", &c.peer_addr, &other.peer_addr), ("api_addr", &c.api_addr, &other.api_addr)]
+            {
+                if ours == theirs {
+                    return Err(invalid(field, format!("is {ours}, the address of node `{}`", other.name)));
+                }
+            }
+        }
         if self.state.nodes.len() >= limits::NODES_MAX {
             return Err(Reason::Limit { message: format!("at most {} nodes", limits::NODES_MAX) });
         }
@@ -167,6 +176,9 @@ impl Cx<'_> {
         let node = self.state.nodes.get(&c.node).cloned().ok_or_else(|| not_found(Kind::Node, c.node))?;
         if self.state.nodes.len() == 1 {
             return Err(wrong_state("the last node cannot be removed"));
+        }
+        if !self.state.nodes.values().any(|other| other.id != c.node && other.up) {
+            return Err(wrong_state("no other node is up; one that is must stay"));
         }
         let by = some_names(self.state.vms_on(c.node).map(|vm| vm.name.as_str()));
         if !by.is_empty() && !c.confirm_node_off {

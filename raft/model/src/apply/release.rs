@@ -24,6 +24,10 @@ impl Cx<'_> {
                 Ok(Outcome::Vm(c.vm))
             }
             ReleaseCause::Deleted => Ok(Outcome::Nothing),
+            // It has run, so its disk may hold something: nobody throws that away for a failed start.
+            ReleaseCause::BuildFailed { .. } if vm.status != VmStatus::Build => {
+                Err(wrong_state(format!("VM `{}` was built before, it can only be deleted", vm.name)))
+            }
             ReleaseCause::BuildFailed { reason } => {
                 self.end_claim(&mut vm);
                 self.build_failed(vm, c, &limits::clip(reason));
@@ -44,7 +48,7 @@ impl Cx<'_> {
         vm.observed = None;
         let hosts = MAX_BUILD_HOSTS.min(self.state.nodes.len());
         let exhausted = vm.excluded.len() >= hosts || vm.spec.node == Some(c.node);
-        if exhausted || vm.status != VmStatus::Build || vm.power.want == WantPower::Off {
+        if exhausted || vm.power.want == WantPower::Off {
             vm.status = VmStatus::Error;
             vm.task_state = None;
             self.event(Kind::Vm, vm.id, &vm.name, "error", message);

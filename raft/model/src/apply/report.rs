@@ -72,8 +72,14 @@ impl Cx<'_> {
             }
             // It still runs while it is being stopped.
             (ObservedState::Running | ObservedState::Paused, WantPower::Off) => return,
-            // Off, although the record asks for it to be on: the node will start it.
-            (ObservedState::Stopped, WantPower::On) => return,
+            // The run asked for is over, by the hand of somebody on the host.
+            (ObservedState::Stopped, WantPower::On) => {
+                let message = "it was stopped on its host".to_owned();
+                vm.power.want = WantPower::Off;
+                vm.fault = fault(message.clone());
+                settle(vm, VmStatus::Shutoff);
+                ("shutoff", message)
+            }
             (ObservedState::Stopped, WantPower::Off) => {
                 // An unasked-for end is reported once as such; the record keeps saying why.
                 if vm.status != VmStatus::Error || vm.task_state.is_some() {
