@@ -8,12 +8,14 @@ use hyper::Method;
 
 use super::wait::{self, Goal};
 use crate::args::vm::{Create, OnNoHost as Typed};
+use crate::client::path;
 use crate::commands::Context;
 use crate::error::Error;
 use crate::output::text;
 
 pub async fn run(cx: &Context, typed: Create) -> Result<(), Error> {
     let (start, limit) = (Instant::now(), typed.wait.limit());
+    path::of("vms", &typed.name, "")?;
     let body = CreateVm {
         name: typed.name,
         flavor: typed.flavor,

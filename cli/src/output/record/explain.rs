@@ -25,10 +25,14 @@ impl Record for Explanation {
             optional("Node", self.node.as_ref()),
             field("Summary", &self.summary),
         ]);
+        let scores: Vec<_> = self.hosts.iter().filter_map(|host| host.score).collect();
+        let equal = scores.len() > 1 && scores.iter().all(|score| score.total_cmp(&scores[0]).is_eq());
         let mut hosts = Table::new(&["NODE", "VERDICT", "SCORE", "WHY"]);
         for host in &self.hosts {
             let score = host.score.map(|score| format!("{score:.3}")).unwrap_or_default();
-            hosts.row(vec![host.node.clone(), verdict(host.verdict).into(), score, why(host)]);
+            let why =
+                if equal && host.score.is_some() { "all that fit weigh the same".into() } else { why(host) };
+            hosts.row(vec![host.node.clone(), verdict(host.verdict).into(), score, why]);
         }
         format!("{fields}\n{}", hosts.render())
     }
