@@ -109,7 +109,7 @@ async fn endpoints_come_from_the_environment_too() {
 
 #[tokio::test]
 async fn wrong_usage_is_exit_code_2_and_names_the_way_out() {
-    let cases: [(&[&str], &str); 9] = [
+    let cases: [(&[&str], &str); 12] = [
         (&["vm", "fly"], "unrecognized subcommand 'fly'"),
         (&["vm", "create", "web"], "--flavor <FLAVOR>"),
         (&["vm", "show", ""], "give a name or an id"),
