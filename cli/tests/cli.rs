@@ -109,7 +109,7 @@ async fn endpoints_come_from_the_environment_too() {
 
 #[tokio::test]
 async fn wrong_usage_is_exit_code_2_and_names_the_way_out() {
-    let cases: [(&[&str], &str); 9] = [
+    let cases: [(&[&str], &str); 12] = [
         (&["vm", "fly"], "unrecognized subcommand 'fly'"),
         (&["vm", "create", "web"], "--flavor <FLAVOR>"),
         (&["vm", "show", ""], "give a name or an id"),
@@ -118,6 +118,9 @@ async fn wrong_usage_is_exit_code_2_and_names_the_way_out() {
         (&["vm", "stop", "web", "--timeout", "1s", "--force"], "cannot be used with"),
         (&["vm", "list", "--endpoint", "https://a:1"], "Holm speaks plain HTTP so far"),
         (&["flavor", "create", "f", "--memory", "lots"], "invalid value 'lots'"),
+        (&["flavor", "create", "f", "--memory", "64", "--vcpus", "-1"], "-1 is not in 1..=254"),
+        (&["vm", "list", "--endpoint", ""], "--endpoint is empty"),
+        (&["vm", "delete", "web", "--stale"], "--stale does not fit this command"),
         (&["-o", "xml", "vm", "list"], "[possible values: table, json, yaml, name]"),
     ];
     for (args, expected) in cases {
@@ -191,6 +194,34 @@ async fn a_create_that_ends_in_error_is_exit_code_1() {
         "{}",
         stderr(&output)
     );
+}
+
+#[tokio::test]
+async fn a_stop_on_a_node_that_is_down_is_told_soon() {
+    let (_server, endpoint) = cluster(|got| match got.target.as_str() {
+        target if target.starts_with("/v1/events") => Act::Stream("text/event-stream", ":\n\n".into()),
+        _ => {
+            let mut vm = vm("ACTIVE", Some("powering-off"));
+            vm["node_up"] = json!(false);
+            Act::json(202, &vm)
+        }
+    })
+    .await;
+    let output = run(&["vm", "stop", "web", "--endpoint", &endpoint]).await;
+    assert_eq!(code(&output), 3);
+    assert_eq!(
+        stderr(&output),
+        "error: VM `web`: its node n1 is down; what was asked for is kept, and done when n1 is back\n  \
+         hint: if n1 is off for good: `holm node remove n1 --confirm-node-off`\n"
+    );
+}
+
+#[tokio::test]
+async fn a_stale_read_asks_for_what_the_node_knows() {
+    let (server, endpoint) = cluster(|_| Act::json(200, &vm("ACTIVE", None))).await;
+    let output = run(&["vm", "show", "web", "--stale", "--endpoint", &endpoint]).await;
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert_eq!(server.got()[0].target, "/v1/vms/web?consistency=stale");
 }
 
 #[tokio::test]
@@ -319,6 +350,14 @@ async fn an_image_is_checked_before_a_byte_is_sent() {
     let empty = dir.path().join("empty");
     std::fs::write(&empty, b"").unwrap();
     let output = run(&["image", "import", empty.to_str().unwrap(), "--endpoint", &endpoint]).await;
-    assert_eq!(code(&output), 2);
+    assert_eq!(code(&output), 1);
+    std::fs::write(&empty, b"root:x:0:0").unwrap();
+    let output = run(&["image", "import", empty.to_str().unwrap(), "--endpoint", &endpoint]).await;
+    assert_eq!(code(&output), 1);
+    assert!(
+        stderr(&output).contains("is no raw disk: 10 bytes are not a multiple of 512"),
+        "{}",
+        stderr(&output)
+    );
     assert_eq!(server.got().iter().filter(|got| got.method == "POST").count(), 1);
 }

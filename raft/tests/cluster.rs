@@ -73,3 +73,14 @@ async fn leadership_goes_where_it_is_sent() {
     node.propose(keyed(node, flavor("x", 0)), Duration::from_secs(5)).await.unwrap();
     cluster.stop_all().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn any_number_is_a_time_out() {
+    let mut cluster = Cluster::new(2, quick()).await;
+    let leader = cluster.leader().await;
+    for node in [cluster.node(leader), cluster.node(1 - leader)] {
+        node.propose(keyed(node, flavor(&format!("by-{}", node.node_id()), 0)), Duration::MAX).await.unwrap();
+        node.read(Duration::MAX).await.unwrap();
+    }
+    cluster.stop_all().await;
+}

@@ -27,13 +27,20 @@ pub struct Create {
     /// 1 to 63 letters, digits, `-`, `_` and `.`.
     pub name: String,
     /// Virtual CPUs.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=254))]
     pub vcpus: u32,
     /// Memory in MiB.
-    #[arg(long = "memory", visible_alias = "memory-mib", value_name = "MIB")]
+    #[arg(long, visible_alias = "memory", value_name = "MIB", allow_negative_numbers = true)]
     pub memory_mib: u64,
     /// Root disk in GiB; 0 for guests that need none.
-    #[arg(long = "disk", visible_alias = "disk-gib", value_name = "GIB", default_value_t = 0)]
+    #[arg(
+        long,
+        visible_alias = "disk",
+        value_name = "GIB",
+        default_value_t = 0,
+        allow_negative_numbers = true
+    )]
     pub disk_gib: u64,
     /// An extra requirement, as in Nova; may be repeated.
     #[arg(long = "extra-spec", visible_alias = "property", value_name = "KEY=VALUE", value_parser = key_value)]

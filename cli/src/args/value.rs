@@ -106,7 +106,7 @@ impl Wait {
 pub struct BoundedWait {
     #[command(flatten)]
     wait: Wait,
-    /// Wait this long at most; the cluster goes on regardless.
+    /// This command's time: wait this long at most; the cluster goes on regardless.
     #[arg(long, value_name = "DURATION", default_value = "15m", value_parser = duration)]
     timeout: Duration,
 }

@@ -142,7 +142,7 @@ pub struct Stop {
     /// Cut the power at once.
     #[arg(long)]
     pub force: bool,
-    /// Cut the power when the guest is not off after this long [default: 60s].
+    /// The guest's time: cut the power when it is not off after this long [default: 60s].
     #[arg(long, value_name = "DURATION", value_parser = duration, conflicts_with = "force")]
     pub timeout: Option<Duration>,
     #[command(flatten)]
@@ -154,9 +154,9 @@ pub struct Reboot {
     /// Name or id.
     pub vm: String,
     /// Cut the power instead of asking the guest.
-    #[arg(long)]
+    #[arg(long, visible_alias = "force")]
     pub hard: bool,
-    /// Cut the power when the guest is not off after this long [default: 60s].
+    /// The guest's time: cut the power when it is not off after this long [default: 60s].
     #[arg(long, value_name = "DURATION", value_parser = duration, conflicts_with = "hard")]
     pub timeout: Option<Duration>,
     #[command(flatten)]

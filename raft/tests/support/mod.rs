@@ -44,6 +44,11 @@ pub fn free_addr() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
+/// Where the node at `addr` would serve REST; nobody does here.
+fn api_addr(addr: SocketAddr) -> String {
+    format!("127.0.0.2:{}", addr.port())
+}
+
 impl Place {
     pub fn new(timing: Timing) -> Self {
         let temporary = tempfile::tempdir().unwrap();
@@ -86,7 +91,7 @@ impl Cluster {
         let _ = tracing_subscriber::fmt().with_env_filter(filter).with_test_writer().try_init();
         let addr = place.addr.to_string();
         if !place.data_dir().join("node.json").exists() {
-            init_cluster(place.data_dir(), "test", "node-1", &addr, "127.0.0.1:1").unwrap();
+            init_cluster(place.data_dir(), "test", "node-1", &addr, &api_addr(place.addr)).unwrap();
         }
         let node = place.start().await;
         eventually("the first node leads", || node.status().borrow().leading).await;
@@ -108,7 +113,8 @@ impl Cluster {
         let seeds: Vec<String> = self.places.iter().map(|place| place.addr.to_string()).collect();
         let name = format!("node-{}", self.places.len() + 1);
         let addr = place.addr.to_string();
-        join_cluster(place.data_dir(), &seeds, &name, &addr, "127.0.0.1:1", PATIENCE).await.unwrap();
+        let api = api_addr(place.addr);
+        join_cluster(place.data_dir(), &seeds, &name, &addr, &api, PATIENCE).await.unwrap();
         self.nodes.push(Some(place.start().await));
         self.places.push(place);
         self.nodes.len() - 1
@@ -218,7 +224,7 @@ pub fn report(node: &Handle, addr: SocketAddr) -> Proposal {
     let command = Command::ReportNode(ReportNode {
         node: node.node_id(),
         peer_addr: addr.to_string(),
-        api_addr: "127.0.0.1:1".to_owned(),
+        api_addr: api_addr(addr),
         sequence: 1,
         report,
     });

@@ -4,10 +4,12 @@ use holm_api::{CreateFlavor, Flavor};
 use hyper::Method;
 
 use crate::args::flavor::Create;
+use crate::client::path;
 use crate::commands::Context;
 use crate::error::Error;
 
 pub async fn run(cx: &Context, typed: Create) -> Result<(), Error> {
+    path::of("flavors", &typed.name, "")?;
     let body = CreateFlavor {
         name: typed.name,
         vcpus: typed.vcpus,

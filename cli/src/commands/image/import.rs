@@ -22,6 +22,8 @@ use crate::error::Error;
 use crate::output::text;
 use crate::progress::Progress;
 
+/// Disks consist of these.
+const SECTOR_BYTES: u64 = 512;
 /// Endings that are not part of an image's name.
 const ENDINGS: [&str; 6] = ["img", "raw", "qcow2", "elf", "bin", "bzimage"];
 
@@ -33,7 +35,17 @@ pub async fn run(cx: &Context, typed: &Import) -> Result<(), Error> {
     };
     if found.size_bytes == 0 {
         let detail = format!("{} is empty", typed.file.display());
-        return Err(Error::usage(detail, "give a kernel or a disk image"));
+        return Err(Error::Failed { detail, hint: Some("give a kernel or a disk image".into()) });
+    }
+    let kind = typed.kind.map_or(found.kind, ImageKind::from);
+    if kind == ImageKind::RawDisk && found.size_bytes % SECTOR_BYTES != 0 {
+        let detail = format!(
+            "{} is no raw disk: {} bytes are not a multiple of {SECTOR_BYTES}",
+            typed.file.display(),
+            found.size_bytes
+        );
+        let guessed = "it is neither an ELF file or bzImage nor qcow2; if it is, say so with --kind";
+        return Err(Error::Failed { detail, hint: typed.kind.is_none().then(|| guessed.into()) });
     }
     let image_path = path::of("images", &name, "")?;
     // The node would say so only after it has taken all the bytes.
@@ -41,13 +53,23 @@ pub async fn run(cx: &Context, typed: &Import) -> Result<(), Error> {
         let hint = format!("choose another with --name, or `holm image delete {name}` first");
         return Err(Error::Failed { detail: format!("the image name `{name}` is taken"), hint: Some(hint) });
     }
-    let kind = typed.kind.map_or(found.kind, ImageKind::from);
     let sha256 = checksum(&typed.file, found.size_bytes).await?;
-    let image = upload(cx, typed, &name, kind, found.size_bytes, sha256).await?;
+    let uploaded = upload(cx, typed, &name, kind, found.size_bytes, sha256).await;
+    let image = uploaded.map_err(|error| match error {
+        Error::Problem(mut problem) if typed.name.is_none() && problem.field.as_deref() == Some("name") => {
+            problem.hint = Some("the name was taken from the file's; give another with --name".into());
+            Error::Problem(problem)
+        }
+        other => other,
+    })?;
+    let guessed = match (typed.kind, kind) {
+        (None, ImageKind::RawDisk) => " (neither a kernel nor qcow2)",
+        _ => "",
+    };
     let size = text::bytes(image.size_bytes);
     cx.output.done(
         &image,
-        &format!("image {} imported: {}, {size}, sha256 {}", image.name, image.kind, image.sha256),
+        &format!("image {} imported: {}{guessed}, {size}, sha256 {}", image.name, image.kind, image.sha256),
     )
 }
 
@@ -71,7 +93,7 @@ fn inspect(file: &Path) -> Result<Found, Error> {
     let facts = opened.metadata().map_err(Error::file("read", file))?;
     if !facts.is_file() {
         let detail = format!("{} is not a regular file", file.display());
-        return Err(Error::usage(detail, "give a kernel or a disk image"));
+        return Err(Error::Failed { detail, hint: Some("give a kernel or a disk image".into()) });
     }
     let mut start = Vec::new();
     opened.take(kind::LOOKED_AT as u64).read_to_end(&mut start).map_err(Error::file("read", file))?;

@@ -1,6 +1,6 @@
 //! `holm vm start|stop|reboot`: one request each, and the wait for what it asks for.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use holm_api::{RebootVm, StopVm, Vm};
 use hyper::Method;
@@ -11,6 +11,7 @@ use crate::args::vm::{Reboot, Start, Stop};
 use crate::client::path;
 use crate::commands::Context;
 use crate::error::Error;
+use crate::output::text;
 
 /// What the cluster gives a guest when nothing is typed.
 const GRACE: Duration = Duration::from_secs(60);
@@ -41,13 +42,16 @@ async fn ask(
     goal: Goal,
     limit: Option<Duration>,
 ) -> Result<(), Error> {
+    let start = Instant::now();
     let target = path::of("vms", vm, &format!("/{verb}"))?;
     let vm: Vm = cx.client.write(Method::POST, &target, body, &format!("holm vm show {vm}")).await?;
     let Some(limit) = limit else {
         return cx.output.done(&vm, &format!("VM {}: {verb} accepted", vm.name));
     };
     let vm = wait::until(cx, vm, goal, limit).await?;
-    cx.output.done(&vm, &format!("VM {} is {}", vm.name, vm.status))
+    let node = vm.node.as_deref().unwrap_or("?");
+    let took = text::short(start.elapsed());
+    cx.output.done(&vm, &format!("VM {} is {} on {node} after {took}", vm.name, vm.status))
 }
 
 /// Whole seconds, rounded up, as the API counts.

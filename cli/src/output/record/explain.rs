@@ -27,10 +27,14 @@ impl Record for Explanation {
             field("Summary", &self.summary),
             optional("Last decision", self.decision.as_ref().map(|made| decision(made, now))),
         ]);
+        let scores: Vec<_> = self.hosts.iter().filter_map(|host| host.score).collect();
+        let equal = scores.len() > 1 && scores.iter().all(|score| score.total_cmp(&scores[0]).is_eq());
         let mut hosts = Table::new(&["NODE", "VERDICT", "SCORE", "WHY"]);
         for host in &self.hosts {
             let score = host.score.map(|score| format!("{score:.3}")).unwrap_or_default();
-            hosts.row(vec![host.node.clone(), verdict(host.verdict).into(), score, why(host)]);
+            let why =
+                if equal && host.score.is_some() { "all that fit weigh the same".into() } else { why(host) };
+            hosts.row(vec![host.node.clone(), verdict(host.verdict).into(), score, why]);
         }
         let mut text = format!("{fields}\n{}", hosts.render());
         if !self.placements.is_empty() {
