@@ -55,7 +55,7 @@ impl Record for Node {
             let mut inventory = Table::new(&["CLASS", "USED", "CAPACITY", "TOTAL", "RESERVED", "RATIO"]);
             for (class, of) in &self.inventory {
                 let numbers = [of.used, of.capacity, of.total, of.reserved].map(|number| number.to_string());
-                let mut row = vec![class.clone()];
+                let mut row = vec![with_unit(class)];
                 row.extend(numbers);
                 row.push(of.allocation_ratio.to_string());
                 inventory.row(row);
@@ -78,6 +78,15 @@ impl Record for Node {
 fn status(node: &Node) -> String {
     let up = if node.up { "UP" } else { "DOWN" };
     if node.enabled { up.into() } else { format!("{up} (cordoned)") }
+}
+
+/// A resource class, whose name is Nova's, with the unit it is counted in.
+fn with_unit(class: &str) -> String {
+    match class {
+        "MEMORY_MB" => format!("{class} (MiB)"),
+        "DISK_GB" => format!("{class} (GiB)"),
+        _ => class.to_owned(),
+    }
 }
 
 /// `used/capacity` of a resource class.
