@@ -116,6 +116,11 @@ impl Noun {
             Self::Node(verb) => matches!(verb, node::Verb::List | node::Verb::Show(_)),
             Self::Flavor(verb) => matches!(verb, flavor::Verb::List | flavor::Verb::Show(_)),
             Self::Image(verb) => matches!(verb, image::Verb::List | image::Verb::Show(_)),
+            Self::Aggregate(verb) => matches!(verb, aggregate::Verb::List | aggregate::Verb::Show(_)),
+            Self::Group(verb) => matches!(verb, group::Verb::List | group::Verb::Show(_)),
+            Self::Az(AzVerb::List) => true,
+            Self::Scheduler(verb) => matches!(verb, scheduler::Verb::Show),
+            Self::Quota(verb) => matches!(verb, quota::Verb::Show(_)),
             Self::Cluster(ClusterVerb::Status) => true,
             _ => false,
         }

@@ -20,6 +20,7 @@ use crate::nemesis::{Extent, Nemesis, Progress};
 use crate::report::{Counts, Report};
 use crate::seed;
 use crate::workload::Target;
+use crate::workload::prober::Prober;
 
 /// The tests there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -212,30 +213,27 @@ impl Running {
 
     /// Makes this trouble.
     async fn suffer(&mut self, of: Trouble, happened: &mut trouble::Trouble) -> Result<()> {
-        let progress = self.progress();
+        let (progress, targets) = (self.progress(), self.targets());
         let mut rng = seed::stream(self.options.seed, "nemesis", 0);
         let nature = Nature { cluster: &mut self.cluster, journal: &self.journal, progress, rng: &mut rng };
-        trouble::run(nature, of.nemesis, of.extent, happened).await
+        let prober = Prober::start(targets);
+        let done = trouble::run(nature, of.nemesis, of.extent, happened).await;
+        happened.observed.unavailable = prober.longest_gap();
+        done
     }
 }
 
 /// What a matrix shows of a run.
-fn counts<C, A>(faults: &[Fault], operations: &[Operation<C, A>], is_write: impl Fn(&C) -> bool) -> Counts {
-    let mut counts = Counts { faults: faults.len(), ..Counts::default() };
-    let mut written = Vec::new();
+fn counts<C, A>(faults: &[Fault], operations: &[Operation<C, A>], unavailable: Duration) -> Counts {
+    let unavailable_ms = u64::try_from(unavailable.as_millis()).unwrap_or(u64::MAX);
+    let mut counts = Counts { faults: faults.len(), unavailable_ms, ..Counts::default() };
     for operation in operations {
         match operation.outcome {
             Outcome::Ok(_) => counts.ok += 1,
             Outcome::Fail(_) => counts.fail += 1,
             Outcome::Info(_) => counts.info += 1,
         }
-        if operation.outcome.ok().is_some() && is_write(&operation.call) {
-            written.push(operation.completed_ns);
-        }
     }
-    written.sort_unstable();
-    let longest = written.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
-    counts.unavailable_ms = longest / 1_000_000;
     counts
 }
 

@@ -3,6 +3,7 @@
 
 pub mod flavor_set;
 pub mod power;
+pub mod prober;
 pub mod vm_lifecycle;
 
 use std::time::Duration;

@@ -39,6 +39,8 @@ pub struct Observed {
     log_bytes: Option<u64>,
     /// Per cent of one CPU.
     cpu: Option<u64>,
+    /// Longest time in which no probe was acknowledged.
+    pub unavailable: Duration,
 }
 
 impl Observed {
@@ -62,6 +64,9 @@ impl Observed {
     /// A line each.
     pub fn figures(&self) -> Vec<String> {
         let mut lines = Vec::new();
+        if !self.unavailable.is_zero() {
+            lines.push(format!("nobody could write for {} ms, at most", self.unavailable.as_millis()));
+        }
         for (kind, took) in &self.recovered {
             let longest = took.iter().max().copied().unwrap_or_default();
             lines.push(format!("every node served {} ms after {kind} ended, at most", longest.as_millis()));

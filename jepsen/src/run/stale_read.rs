@@ -46,7 +46,6 @@ pub(super) async fn run(running: &mut Running) -> Result<Judged> {
     stop.cancel();
     while clients.join_next().await.is_some() {}
     done?;
-    let Trouble { faults: happened, ended, observed } = happened;
     let left = running.cluster.shut_down();
 
     let operations = log.operations();
@@ -57,13 +56,13 @@ pub(super) async fn run(running: &mut Running) -> Result<Judged> {
     };
     let verdicts = vec![
         fresh::check(&operations),
-        faults::check(running.expected(&happened), &happened),
+        faults::check(running.expected(&happened.faults), &happened.faults),
         vacuity::check(&operations, kind, &["add", "get", "list"], &running.nodes()),
-        whole::check(&ended, &left),
+        whole::check(&happened.ended, &left),
     ];
     let is_write = |call: &Call| matches!(call, Call::Add(_));
-    let counts = counts(&happened, &operations, is_write);
-    let gap = unavailability("a fault", happened.into_iter(), &operations, is_write);
-    let figures = gap.into_iter().chain(observed.figures()).collect();
+    let counts = counts(&happened.faults, &operations, happened.observed.unavailable);
+    let gap = unavailability("a fault", happened.faults.into_iter(), &operations, is_write);
+    let figures = gap.into_iter().chain(happened.observed.figures()).collect();
     Ok(Judged { verdicts, figures, counts })
 }

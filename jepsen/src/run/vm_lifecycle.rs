@@ -54,9 +54,9 @@ pub(super) async fn run(running: &mut Running) -> Result<Judged> {
     let folder = running.cluster.scratch.path().to_owned();
     let witness = real.then(|| Witness::start(&folder, running.journal.clone()));
     let (happened, asked) = trouble(running, &log).await?;
-    let figures = happened.observed.figures();
+    let (figures, unavailable) = (happened.observed.figures(), happened.observed.unavailable);
     let evidence = gather(running, &log, happened.faults, happened.ended, followers, witness).await?;
-    let mut judged = judge(running, evidence, &asked);
+    let mut judged = judge(running, evidence, &asked, unavailable);
     judged.figures.extend(figures);
     Ok(judged)
 }
@@ -203,7 +203,7 @@ async fn drain(client: &mut crate::harness::Client, followers: Vec<Follower>) ->
     Ok(streams)
 }
 
-fn judge(running: &Running, evidence: Evidence, asked: &[Asked]) -> Judged {
+fn judge(running: &Running, evidence: Evidence, asked: &[Asked], unavailable: Duration) -> Judged {
     let Evidence {
         operations,
         faults,
@@ -267,7 +267,7 @@ fn judge(running: &Running, evidence: Evidence, asked: &[Asked]) -> Judged {
         unavailability("a fault on the leader", of(true), &operations, is_write),
         unavailability("a fault elsewhere", of(false), &operations, is_write),
     ];
-    let counts = counts(&faults, &operations, is_write);
+    let counts = counts(&faults, &operations, unavailable);
     let mut figures: Vec<_> = figures.into_iter().flatten().collect();
     if lifetimes.is_some() {
         let ms = running_after.as_millis();

@@ -63,7 +63,12 @@ pub async fn run(output: &Output, typed: &Down) -> Result<(), Error> {
         let vms = vms_left.map(|why| format!(" (VMs were not deleted: {why})")).unwrap_or_default();
         return Err(Error::Failed {
             detail: format!("the daemons are stopped, but these processes are left{vms}:{}", listed.concat()),
-            hint: Some(format!("the data is kept in {}; `holm dev up` goes on with it", dir.display())),
+            hint: Some(format!(
+                "the data is kept in {}; `holm dev up` goes on with it. What belongs to a node that was removed \
+                 ends only by hand: `kill -9 {}`, then `holm dev down` again",
+                dir.display(),
+                left.iter().map(|(pid, _)| pid.to_string()).collect::<Vec<_>>().join(" ")
+            )),
         });
     }
     lock.remove()?;

@@ -17,8 +17,8 @@ use crate::output::text;
 const TARGET: &str = "/v1/vms";
 
 pub async fn run(cx: &Context, typed: Create) -> Result<(), Error> {
-<<<<<<< HEAD
     let (start, limit, dry_run) = (Instant::now(), typed.wait.limit(), typed.dry_run);
+    path::of("vms", &typed.name, "")?;
     let body = request(typed);
     let look = format!("holm vm show {}", body.name);
     if dry_run {
@@ -41,11 +41,6 @@ pub async fn run(cx: &Context, typed: Create) -> Result<(), Error> {
 fn request(typed: Create) -> CreateVm {
     let scheduling = typed.scheduling;
     CreateVm {
-=======
-    let (start, limit) = (Instant::now(), typed.wait.limit());
-    path::of("vms", &typed.name, "")?;
-    let body = CreateVm {
->>>>>>> main
         name: typed.name,
         flavor: typed.flavor,
         image: typed.image,

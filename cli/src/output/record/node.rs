@@ -67,7 +67,7 @@ impl Record for Node {
                 Table::new(&["CLASS", "USED", "CAPACITY", "TOTAL", "RESERVED", "RATIO", "A VM"]);
             for (class, of) in &self.inventory {
                 let numbers = [of.used, of.capacity, of.total, of.reserved].map(|number| number.to_string());
-                let mut row = vec![class.clone()];
+                let mut row = vec![with_unit(class)];
                 row.extend(numbers);
                 row.push(of.allocation_ratio.to_string());
                 row.push(claim(of));
@@ -107,6 +107,15 @@ fn claim(of: &Inventory) -> String {
         (least, ..) => {
             format!("{least}{}{}", most.unwrap_or_else(|| " or more".into()), step.unwrap_or_default())
         }
+    }
+}
+
+/// A resource class, whose name is Nova's, with the unit it is counted in.
+fn with_unit(class: &str) -> String {
+    match class {
+        "MEMORY_MB" => format!("{class} (MiB)"),
+        "DISK_GB" => format!("{class} (GiB)"),
+        _ => class.to_owned(),
     }
 }
 
