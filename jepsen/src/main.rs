@@ -101,11 +101,13 @@ fn main() -> ExitCode {
     // On Ctrl-C the run is dropped, and with it everything it started.
     runtime.block_on(async {
         tokio::select! {
-            code = work => code,
-            _ = interrupted() => {
+            // First, so that signals are caught before anything is there to be cleaned up.
+            biased;
+            () = interrupted() => {
                 eprintln!("holm-jepsen: interrupted");
                 ExitCode::from(3)
             }
+            code = work => code,
         }
     })
 }
