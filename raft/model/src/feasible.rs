@@ -62,22 +62,13 @@ pub fn compute_status(node: &Node) -> Result<(), Refusal> {
 /// `Capacity`: claims plus this one stay within `(total - reserved) × ratio`, for every class, and the
 /// amount is one the inventory takes.
 pub fn capacity(node: &Node, claimed: &Resources, wanted: &Resources) -> Result<(), Refusal> {
-    match shortage(node, claimed, wanted) {
-        None => Ok(()),
-        Some(Shortage::Absent { class }) => Err(format!("{class}: the node has none")),
-        Some(Shortage::Unit { class, amount, inventory }) => Err(format!(
-            "{class}: {amount} wanted, a claim must be {} to {} in steps of {}",
-            inventory.min_unit, inventory.max_unit, inventory.step_size
-        )),
-        Some(Shortage::Full { class, amount, free, capacity }) => {
-            Err(format!("{class}: {amount} wanted, {free} free of {capacity}"))
-        }
-    }
+    let refusals: Vec<Refusal> = shortages(node, claimed, wanted).map(words).collect();
+    if refusals.is_empty() { Ok(()) } else { Err(refusals.join("; ")) }
 }
 
 /// [`capacity`] without the words, for those who ask about many hosts.
 pub fn has_capacity(node: &Node, claimed: &Resources, wanted: &Resources) -> bool {
-    shortage(node, claimed, wanted).is_none()
+    shortages(node, claimed, wanted).next().is_none()
 }
 
 enum Shortage<'a> {
@@ -86,9 +77,26 @@ enum Shortage<'a> {
     Full { class: &'a ResourceClass, amount: u64, free: u64, capacity: u64 },
 }
 
-/// The first class of which there is not enough.
-fn shortage<'a>(node: &'a Node, claimed: &Resources, wanted: &'a Resources) -> Option<Shortage<'a>> {
-    wanted.0.iter().filter(|(_, amount)| **amount > 0).find_map(|(class, amount)| {
+fn words(shortage: Shortage<'_>) -> Refusal {
+    match shortage {
+        Shortage::Absent { class } => format!("{class}: the node has none"),
+        Shortage::Unit { class, amount, inventory } => format!(
+            "{class}: {amount} wanted, a claim must be {} to {} in steps of {}",
+            inventory.min_unit, inventory.max_unit, inventory.step_size
+        ),
+        Shortage::Full { class, amount, free, capacity } => {
+            format!("{class}: {amount} wanted, {free} free of {capacity}")
+        }
+    }
+}
+
+/// Every class of which there is not enough, so that an operator who mends one does not meet the next.
+fn shortages<'a>(
+    node: &'a Node,
+    claimed: &'a Resources,
+    wanted: &'a Resources,
+) -> impl Iterator<Item = Shortage<'a>> {
+    wanted.0.iter().filter(|(_, amount)| **amount > 0).filter_map(|(class, amount)| {
         let amount = *amount;
         let Some(inventory) = node.inventory.get(class) else { return Some(Shortage::Absent { class }) };
         if !inventory.takes(amount) {

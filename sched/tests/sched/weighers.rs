@@ -309,7 +309,7 @@ fn a_batch_spreads_over_equal_hosts_and_counts_its_own_claims() {
     assert_eq!(chosen[16], None, "the cluster is full");
     let refusals = batch.refusals(cluster.record(vms[16]));
     assert_eq!(refusals.len(), 4);
-    assert_eq!(refusals[0].message, "VCPU: 1 wanted, 0 free of 4");
+    assert_eq!(refusals[0].message, "VCPU: 1 wanted, 0 free of 4; MEMORY_MB: 1040 wanted, 0 free of 4160");
 }
 
 #[test]
