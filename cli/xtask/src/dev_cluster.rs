@@ -34,6 +34,7 @@ pub struct DevNode {
     pub name: String,
     /// `host:port` of its API.
     api: String,
+    data_dir: PathBuf,
     /// Where its sockets are.
     run_dir: PathBuf,
     pub process: DevProcess,
@@ -91,6 +92,22 @@ impl DevCluster {
                 .arg(self.dir()),
         )?;
         Ok(())
+    }
+
+    /// Restarts all daemons with other values for settings that their configuration has already.
+    ///
+    /// # Errors
+    /// When a setting is not there, or a daemon does not come back.
+    pub fn reconfigure(&self, settings: &[(&str, &str)]) -> anyhow::Result<()> {
+        process::capture(self.dev("down").arg("--keep").arg("--dir").arg(self.dir()))?;
+        for node in self.nodes()? {
+            let file = node.data_dir.join("holmd.toml");
+            let text =
+                fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+            fs::write(&file, changed(&text, settings)?)
+                .with_context(|| format!("cannot write {}", file.display()))?;
+        }
+        self.start_missing()
     }
 
     /// The folder that `holm dev --dir` is given.
@@ -180,6 +197,17 @@ impl DevCluster {
     }
 }
 
+/// TOML with the values of some keys replaced, wherever they are.
+fn changed(text: &str, settings: &[(&str, &str)]) -> anyhow::Result<String> {
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    for (key, value) in settings {
+        let is_it = |line: &&mut String| line.split_once('=').is_some_and(|(name, _)| name.trim() == *key);
+        let line = lines.iter_mut().find(is_it).with_context(|| format!("holmd.toml has no `{key}`"))?;
+        *line = format!("{key} = {value}");
+    }
+    Ok(lines.join("\n") + "\n")
+}
+
 impl Drop for DevCluster {
     fn drop(&mut self) {
         if self.ended {
@@ -192,5 +220,20 @@ impl Drop for DevCluster {
             // Elsewhere when the folder's name is too long for sockets.
             let _ = fs::remove_dir_all(node.run_dir);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_replaced_and_must_be_there() {
+        let text = "name = \"n1\"\n\n[inventory]\ncpu_allocation_ratio = 4.0\nram_allocation_ratio = 1.0\n";
+        let expected =
+            "name = \"n1\"\n\n[inventory]\ncpu_allocation_ratio = 9.0\nram_allocation_ratio = 1.0\n";
+        assert_eq!(changed(text, &[("cpu_allocation_ratio", "9.0")]).expect("it is there"), expected);
+        let error = changed(text, &[("ratio", "1")]).expect_err("it is not there");
+        assert_eq!(error.to_string(), "holmd.toml has no `ratio`");
     }
 }

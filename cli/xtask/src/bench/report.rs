@@ -78,11 +78,6 @@ impl Report {
         self.notes.push(note);
     }
 
-    /// The value measured under `name`.
-    pub fn value(&self, name: &str) -> Option<f64> {
-        self.measurements.iter().find(|m| m.name == name).map(|m| m.value)
-    }
-
     /// The table.
     pub fn print(&self) {
         let head = ["what", "value", "unit", "p50", "p99", "max", "note"].map(str::to_owned);
