@@ -220,6 +220,9 @@ pub fn report(node: &Handle, addr: SocketAddr) -> Proposal {
         hypervisor,
         inventory: [].into(),
         conditions: [].into(),
+        capabilities: [].into(),
+        traits: [].into(),
+        load_thousandths: 0,
     };
     let command = Command::ReportNode(ReportNode {
         node: node.node_id(),
