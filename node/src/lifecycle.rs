@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use holm_raft::Identity;
 
 use crate::cli::{Init, Join, Node};
-use crate::config::{self, Config, HypervisorConfig, InventoryConfig, Listen, LogConfig};
+use crate::config::{Config, HypervisorConfig, InventoryConfig, Listen, LogConfig};
 
 /// `holmd init`
 ///
@@ -17,6 +18,8 @@ pub fn init(mut args: Init) -> Result<()> {
     let config = prepare(&mut args.node)?;
     holm_model::limits::name("cluster", &args.cluster)?;
     let data_dir = &args.node.data_dir;
+    // Before the identity: a host cut off in between is no node yet, and the same command goes on.
+    config.write(data_dir)?;
     let identity = holm_raft::init_cluster(
         data_dir,
         &args.cluster,
@@ -24,7 +27,6 @@ pub fn init(mut args: Init) -> Result<()> {
         &config.peer.advertised(),
         &config.api.advertised(),
     )?;
-    config.write(data_dir)?;
     println!("Cluster `{}` ({}) with node `{}` is prepared.", args.cluster, identity.cluster, config.name);
     println!("Next: {}", run_command(data_dir));
     Ok(())
@@ -38,6 +40,7 @@ pub fn join(mut args: Join) -> Result<()> {
     args.seed.iter().try_for_each(|seed| check_seed(seed))?;
     let config = prepare(&mut args.node)?;
     let data_dir = &args.node.data_dir;
+    config.write(data_dir)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let identity = runtime.block_on(holm_raft::join_cluster(
         data_dir,
@@ -47,7 +50,6 @@ pub fn join(mut args: Join) -> Result<()> {
         &config.api.advertised(),
         Duration::from_secs(args.timeout),
     ))?;
-    config.write(data_dir)?;
     println!("Node `{}` has joined cluster {} as node {}.", config.name, identity.cluster, identity.node);
     println!("Next: {}", run_command(data_dir));
     Ok(())
@@ -89,7 +91,7 @@ fn prepare(node: &mut Node) -> Result<Config> {
     };
     config.check()?;
     let data_dir = &node.data_dir;
-    if data_dir.join(config::FILE).exists() {
+    if Identity::exists(data_dir) {
         bail!(
             "{} holds a node already; to make a new one of this host, remove it from the cluster first and \
              then move that directory away",

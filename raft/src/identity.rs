@@ -145,7 +145,7 @@ impl Identity {
     }
 
     /// Whether `data_dir` already holds a node.
-    pub(crate) fn exists(data_dir: &Path) -> bool {
+    pub fn exists(data_dir: &Path) -> bool {
         data_dir.join(FILE).exists()
     }
 
