@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderMap, HeaderValue, Method};
+use axum::http::{HeaderMap, HeaderValue};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures::FutureExt;
@@ -41,10 +41,9 @@ pub async fn edge(State(traffic): State<Arc<Traffic>>, request: Request, next: N
     let elapsed_ms = started.elapsed().as_millis() as u64;
     if status.is_server_error() {
         tracing::warn!(%request_id, %method, path, %status, elapsed_ms, "request failed");
-    } else if matches!(method, Method::GET | Method::HEAD) {
-        tracing::debug!(%request_id, %method, path, %status, elapsed_ms, "request");
     } else {
-        tracing::info!(%request_id, %method, path, %status, elapsed_ms, "request");
+        // What a write changed is in the events; a line a request would cost more than the request.
+        tracing::debug!(%request_id, %method, path, %status, elapsed_ms, "request");
     }
     response
 }
