@@ -11,7 +11,8 @@ use holm_jepsen::run::{self, Options, Test, Trouble};
 pub fn skipped(test: &str) -> bool {
     match isolation_missing() {
         Some(why) => {
-            eprintln!("SKIPPED: {test}: {why}");
+            // Past libtest's capture, which hides what passing tests print.
+            drop(std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("SKIPPED: {test}: {why}\n")));
             true
         }
         None => false,

@@ -120,7 +120,15 @@ fn image_or_skip(test: &str) -> Option<Image> {
         image.mount()?;
         Ok(image)
     });
-    usable.inspect_err(|error| eprintln!("SKIPPED: {test}: {error:#}")).ok()
+    usable
+        .inspect_err(|error| {
+            // Past libtest's capture, which hides what passing tests print.
+            drop(std::io::Write::write_fmt(
+                &mut std::io::stderr(),
+                format_args!("SKIPPED: {test}: {error:#}\n"),
+            ))
+        })
+        .ok()
 }
 
 /// Loads, cuts, and looks what is left.
