@@ -110,11 +110,7 @@ impl CloudHypervisor {
     /// Removes what a shim that was killed left behind. Only for one that is surely gone.
     fn remove_leftovers(&self, vm: VmId) {
         let _ = std::fs::remove_dir_all(self.run_dir(vm));
-        if let Ok(Some(record)) = self.dir(vm).shim()
-            && let Some(group) = record.cgroup
-        {
-            cgroup::remove(&group);
-        }
+        cgroup::remove_of(&vm.to_string());
     }
 }
 

@@ -22,6 +22,10 @@ const MAKE_TRIES: u32 = 10;
 /// `linux/sched.h`; the constant of the `libc` crate is cut off at 32 bits.
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
+/// How long a group that is still busy is waited for.
+const REMOVE_TRIES: u32 = 30;
+const REMOVE_PAUSE: Duration = Duration::from_millis(10);
+
 /// The group of one VM, just made.
 pub struct Group {
     path: PathBuf,
@@ -108,13 +112,25 @@ pub fn leave(group: &Path) {
     remove(group);
 }
 
-/// Removes an empty group, and the group of all guests with the last of them.
+/// Removes the group of a VM whose processes are gone, and the group of all guests with the last of them.
 pub fn remove(group: &Path) {
-    if std::fs::remove_dir(group).is_ok()
-        && let Some(parent) = group.parent().filter(|p| p.ends_with(GUESTS))
-    {
+    for _ in 0..REMOVE_TRIES {
+        match std::fs::remove_dir(group) {
+            // Processes that have just ended are counted a moment longer.
+            Err(e) if e.kind() == io::ErrorKind::ResourceBusy => std::thread::sleep(REMOVE_PAUSE),
+            _ => break,
+        }
+    }
+    if let Some(parent) = group.parent().filter(|p| p.ends_with(GUESTS)) {
         // Fails while another guest has its group there.
         let _ = std::fs::remove_dir(parent);
+    }
+}
+
+/// The same, for a VM whose shim may have died before it could write down its group.
+pub fn remove_of(vm: &str) {
+    if let Some(root) = root() {
+        remove(&root.join(GUESTS).join(vm));
     }
 }
 

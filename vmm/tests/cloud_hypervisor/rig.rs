@@ -187,22 +187,25 @@ impl Drop for Rig {
                     // SAFETY: a plain system call; one that is gone by now is no error.
                     unsafe { libc::kill(pid as i32, libc::SIGKILL) };
                 }
-                if let Some(group) = record["cgroup"].as_str() {
-                    let deadline = Instant::now() + PATIENCE;
-                    while std::fs::remove_dir(group).is_err()
-                        && Path::new(group).exists()
-                        && Instant::now() < deadline
-                    {
-                        std::thread::sleep(Duration::from_millis(5));
-                    }
-                    // Of all guests, if this was the last.
-                    let _ = Path::new(group).parent().map(std::fs::remove_dir);
-                }
             }
+            remove_groups(&entry.file_name());
         }
         if self.shrunk {
             let _ = nix::mount::umount2(&vms, nix::mount::MntFlags::MNT_DETACH);
         }
+    }
+}
+
+/// Removes the cgroup of a VM whose processes were told to end, and that of all guests if it was the last;
+/// a shim that died early has not written down which it was.
+fn remove_groups(vm: &std::ffi::OsStr) {
+    for root in ["/sys/fs/cgroup/holm-guests", "/sys/fs/cgroup/unified/holm-guests"].map(Path::new) {
+        let group = root.join(vm);
+        let deadline = Instant::now() + PATIENCE;
+        while std::fs::remove_dir(&group).is_err() && group.exists() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let _ = std::fs::remove_dir(root);
     }
 }
 
