@@ -21,6 +21,7 @@ use crate::command::{Actor, Command, Entry, IdempotencyKey};
 use crate::event::Event;
 use crate::id::{Revision, Timestamp};
 use crate::limits;
+use crate::planted::{Plant, planted};
 use crate::reply::{Done, Kind, Outcome, Reason, Reply};
 use crate::state::State;
 use crate::window::Verdict;
@@ -44,7 +45,8 @@ pub fn apply(state: &mut State, entry: &Entry) -> Applied {
     if let Err(reason) = check_key(proposal.key.as_ref()) {
         return Applied { reply: Reply::Rejected(reason), events: Vec::new() };
     }
-    let mut cx = Cx { state, at: entry.at, actor: &proposal.actor, revision, events: Vec::new() };
+    let at = if planted(Plant::ImpureApply) { Timestamp(u64::from(std::process::id())) } else { entry.at };
+    let mut cx = Cx { state, at, actor: &proposal.actor, revision, events: Vec::new() };
     let result = cx.dispatch(&proposal.command);
     let events = cx.events;
     for event in &events {

@@ -56,6 +56,13 @@ impl Ring {
         }
     }
 
+    /// What [`Plant::RenumberEvents`](crate::planted::Plant) does to events that clients have seen.
+    pub(crate) fn renumber(&mut self) {
+        for event in self.events.iter_mut() {
+            event.revision = Revision(event.revision.0.saturating_sub(1));
+        }
+    }
+
     /// Events after `since`.
     pub fn since(&self, since: Revision) -> Since {
         if since < self.compacted {

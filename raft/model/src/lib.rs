@@ -14,6 +14,7 @@ pub mod image;
 pub mod invariant;
 pub mod limits;
 pub mod node;
+pub mod planted;
 pub mod policy;
 pub mod quota;
 pub mod reply;

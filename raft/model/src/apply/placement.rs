@@ -5,6 +5,7 @@ use crate::command::{NoHost, PlaceVms, Placement};
 use crate::feasible::{claim_of, feasible};
 use crate::id::{Epoch, VmId};
 use crate::limits;
+use crate::planted::{Plant, planted};
 use crate::reply::{Kind, Outcome, Reason};
 use crate::vm::{Claim, Decision, Fault, HostReason, RUNNERS_UP_MAX, TaskState, VmStatus};
 
@@ -50,7 +51,9 @@ impl Cx<'_> {
             .map_err(|(by, message)| Reason::Infeasible { by: by.to_owned(), message })?;
 
         let resources = claim_of(&vm.spec);
-        node.allocated.add(&resources);
+        if !planted(Plant::ClaimLater) {
+            node.allocated.add(&resources);
+        }
         let epoch = Epoch(self.revision);
         vm.claim = Some(Claim { node: node.id, epoch, resources });
         vm.task_state = Some(TaskState::Spawning);

@@ -3,6 +3,7 @@
 use super::{Cx, check_expected, invalid};
 use crate::command::{SetQuota, SetSchedulerPolicy};
 use crate::limits;
+use crate::planted::{Plant, planted};
 use crate::policy::{FILTERS, MULTIPLIER_MAX, REQUIRED, SchedulerPolicy, WEIGHERS};
 use crate::quota::VMS;
 use crate::reply::{Kind, Outcome, Reason};
@@ -42,7 +43,8 @@ impl Cx<'_> {
     /// Whether the project may hold `more`.
     pub(super) fn check_quota(&self, more: &Resources) -> Result<(), Reason> {
         let project = &self.actor.project;
-        let Some(limits) = self.state.quotas.get(project) else { return Ok(()) };
+        let limits = self.state.quotas.get(project).filter(|_| !planted(Plant::QuotaAtLeader));
+        let Some(limits) = limits else { return Ok(()) };
         let usage = self.state.usage.get(project);
         for (class, wanted) in &more.0 {
             let used = usage.map_or(0, |usage| usage.get(class));

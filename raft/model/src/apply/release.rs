@@ -3,6 +3,7 @@
 use super::{Cx, wrong_state};
 use crate::command::{ReleaseCause, Released};
 use crate::limits;
+use crate::planted::{Plant, planted};
 use crate::quota::usage_of;
 use crate::reply::{Kind, Outcome, Reason};
 use crate::vm::{Fault, HostReason, MAX_BUILD_HOSTS, TaskState, Vm, VmStatus, WantPower};
@@ -65,7 +66,10 @@ impl Cx<'_> {
     pub(super) fn end_claim(&mut self, vm: &mut Vm) {
         let Some(claim) = vm.claim.take() else { return };
         let mut node = self.state.nodes.get(&claim.node).cloned().expect("a claim is on a node that exists");
-        node.allocated.sub(&claim.resources);
+        let never_added = planted(Plant::ClaimLater) && vm.observed.is_none();
+        if !never_added && !planted(Plant::LeakClaim) {
+            node.allocated.sub(&claim.resources);
+        }
         self.state.nodes.insert(node.id, node);
         let mut on_node =
             self.state.vms_by_node.get(&claim.node).cloned().expect("a claim is listed under its node");

@@ -4,6 +4,7 @@
 use super::{Cx, not_found};
 use crate::command::{ReportVms, VmReport};
 use crate::limits;
+use crate::planted::{Plant, planted};
 use crate::reply::{Kind, Outcome, Reason};
 use crate::vm::{Fault, Observed, ObservedState, TaskState, Vm, VmStatus, WantPower};
 
@@ -29,6 +30,12 @@ impl Cx<'_> {
         if !ours || !newer {
             return;
         }
+        if planted(Plant::ClaimLater) && vm.observed.is_none() {
+            self.claim_at_last(&vm);
+        }
+        if planted(Plant::ResurrectDelete) && report.state == ObservedState::Running {
+            (vm.status, vm.power.want) = (VmStatus::Active, WantPower::On);
+        }
         let state = clip(&report.state);
         vm.observed = Some(Observed {
             boot_id: c.boot_id,
@@ -42,6 +49,15 @@ impl Cx<'_> {
             self.follow(&mut vm, c, state);
         }
         self.put_vm(vm);
+    }
+
+    /// What [`Plant::ClaimLater`] left out.
+    fn claim_at_last(&mut self, vm: &Vm) {
+        let Some(claim) = &vm.claim else { return };
+        if let Some(mut node) = self.state.nodes.get(&claim.node).cloned() {
+            node.allocated.add(&claim.resources);
+            self.state.nodes.insert(node.id, node);
+        }
     }
 
     /// Moves the status to what the node reports of the run asked for.

@@ -1,0 +1,119 @@
+//! Bugs on demand. A suite that finds nothing proves little unless it finds what is known to be there: each
+//! [`Plant`] breaks one promise, where `if planted(Plant::…)` says so. Without the feature `planted`, which only
+//! the program `holmd-planted` asks for, [`planted`] is a constant `false` and nothing of this is compiled in.
+
+/// One broken promise; [`Plant::SnapshotOften`] alone breaks none, it lets short runs reach snapshots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plant {
+    /// Nothing is made durable.
+    SkipFsync,
+    /// Log entries are stored unsplit, and blob files are trusted.
+    WholeValues,
+    /// A store that is missing is made anew under the old node id.
+    RecreateStore,
+    /// The idempotency window is not part of what a snapshot restores.
+    ForgetWindow,
+    /// A snapshot claims an earlier last entry than its state holds.
+    AppliedNotAtomic,
+    /// Events get other revisions when a snapshot is restored.
+    RenumberEvents,
+    /// A snapshot every few entries.
+    SnapshotOften,
+    /// Reads answer from the replica that was asked.
+    LocalRead,
+    /// A leader answers reads without asking a quorum whether it still is one.
+    ReadWithoutQuorum,
+    /// A restarted leader goes on at once, before its `BeginLeadership` is applied.
+    NoBeginLeadership,
+    /// A write whose outcome is unknown is answered as refused.
+    UnknownAsRefused,
+    /// What apply writes depends on the process.
+    ImpureApply,
+    /// A repeated idempotency key acts again.
+    NoDedup,
+    /// A placement is claimed only when the node reports the VM.
+    ClaimLater,
+    /// A claim that ends stays allocated.
+    LeakClaim,
+    /// A late report brings back a VM that is being deleted.
+    ResurrectDelete,
+    /// Quotas are checked by the leader as it proposes, not by apply.
+    QuotaAtLeader,
+    /// The agent obeys a replica that has not seen what runs here.
+    TrustLaggingReplica,
+    /// The agent begins with ending what it finds running.
+    RestartTouchesVms,
+}
+
+impl Plant {
+    /// All, with the name each goes by.
+    pub const NAMES: &[(Self, &str)] = &[
+        (Self::SkipFsync, "skip-fsync"),
+        (Self::WholeValues, "whole-values"),
+        (Self::RecreateStore, "recreate-store"),
+        (Self::ForgetWindow, "forget-window"),
+        (Self::AppliedNotAtomic, "applied-not-atomic"),
+        (Self::RenumberEvents, "renumber-events"),
+        (Self::SnapshotOften, "snapshot-often"),
+        (Self::LocalRead, "local-read"),
+        (Self::ReadWithoutQuorum, "read-without-quorum"),
+        (Self::NoBeginLeadership, "no-begin-leadership"),
+        (Self::UnknownAsRefused, "unknown-as-refused"),
+        (Self::ImpureApply, "impure-apply"),
+        (Self::NoDedup, "no-dedup"),
+        (Self::ClaimLater, "claim-later"),
+        (Self::LeakClaim, "leak-claim"),
+        (Self::ResurrectDelete, "resurrect-delete"),
+        (Self::QuotaAtLeader, "quota-at-leader"),
+        (Self::TrustLaggingReplica, "trust-lagging-replica"),
+        (Self::RestartTouchesVms, "restart-touches-vms"),
+    ];
+
+    /// The one of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::NAMES.iter().find(|(_, known)| *known == name).map(|(plant, _)| *plant)
+    }
+}
+
+#[cfg(not(feature = "planted"))]
+mod chosen {
+    /// Whether this promise is to be broken: never, in a build without the feature.
+    pub const fn planted(_: super::Plant) -> bool {
+        false
+    }
+}
+
+#[cfg(feature = "planted")]
+mod chosen {
+    use std::sync::OnceLock;
+
+    use super::Plant;
+
+    static CHOSEN: OnceLock<Vec<Plant>> = OnceLock::new();
+
+    /// Fixes what is planted in this process; the first call counts. Who calls reads the environment, not this crate.
+    pub fn plant(chosen: Vec<Plant>) {
+        let _ = CHOSEN.set(chosen);
+    }
+
+    /// Whether this promise is to be broken.
+    pub fn planted(plant: Plant) -> bool {
+        CHOSEN.get().is_some_and(|chosen| chosen.contains(&plant))
+    }
+}
+
+pub use chosen::*;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plant_is_found_by_its_name_and_nothing_is_planted_unasked() {
+        for (plant, name) in Plant::NAMES {
+            assert_eq!(Plant::named(name), Some(*plant));
+            assert!(!planted(*plant), "{name}");
+        }
+        assert_eq!(Plant::named("nonsense"), None);
+    }
+}
