@@ -12,5 +12,6 @@ pub mod leader;
 pub mod lifecycle;
 pub mod listen;
 pub mod peer;
+pub mod program;
 pub mod systemd;
 pub mod wiring;

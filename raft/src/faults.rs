@@ -1,6 +1,8 @@
 //! Broken promises on demand. A test is only worth something if it notices a store without fsync, or a node
 //! that goes on after a panic; these switches plant exactly that. Compiled in with the feature `planted-faults`
-//! only, which no product crate enables, and off even then.
+//! only, which no product crate enables, and off even then. Two of them have a name in `holm_model::planted` too.
+
+use holm_model::planted::{Plant, planted as chosen};
 
 #[cfg(feature = "planted-faults")]
 mod planted {
@@ -58,7 +60,7 @@ mod planted {
     }
 
     pub(crate) fn skips_sync() -> bool {
-        SKIP_SYNC.load(Ordering::Relaxed)
+        SKIP_SYNC.load(Ordering::Relaxed) || super::chosen(super::Plant::SkipFsync)
     }
 
     pub(crate) fn after_sync() -> std::io::Result<()> {
@@ -69,7 +71,7 @@ mod planted {
     }
 
     pub(crate) fn keeps_values_whole() -> bool {
-        WHOLE_VALUES.load(Ordering::Relaxed)
+        WHOLE_VALUES.load(Ordering::Relaxed) || super::chosen(super::Plant::WholeValues)
     }
 
     pub(crate) fn before_apply() {
@@ -91,16 +93,16 @@ pub use planted::{
 
 #[cfg(not(feature = "planted-faults"))]
 mod none {
-    pub(crate) const fn skips_sync() -> bool {
-        false
+    pub(crate) fn skips_sync() -> bool {
+        super::chosen(super::Plant::SkipFsync)
     }
 
     pub(crate) const fn after_sync() -> std::io::Result<()> {
         Ok(())
     }
 
-    pub(crate) const fn keeps_values_whole() -> bool {
-        false
+    pub(crate) fn keeps_values_whole() -> bool {
+        super::chosen(super::Plant::WholeValues)
     }
 
     pub(crate) const fn before_apply() {}

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use holm_model::{Entry, NodeId, Proposal};
+use holm_model::planted::{Plant, planted};
+use holm_model::quota::VMS;
+use holm_model::{Command, Entry, NodeId, Proposal, Reason, Reply, ResourceClass};
 use openraft::errors::{ClientWriteError, ForwardReason, RaftError};
 use tokio::time::{Instant, timeout_at};
 
@@ -46,6 +48,9 @@ impl Core {
                 Proposed::Unavailable(why) => (true, why),
                 Proposed::Unknown(why) => (false, why),
             };
+            if !certain && planted(Plant::UnknownAsRefused) {
+                return Err(ProposeError::Unavailable(why));
+            }
             if !certain {
                 if proposal.key.is_none() {
                     return Err(ProposeError::Unknown(why));
@@ -93,6 +98,11 @@ impl Core {
             if !self.wait_leading(deadline).await {
                 return Proposed::NotLeader(self.leader().filter(|leader| *leader != self.node()));
             }
+            if planted(Plant::QuotaAtLeader)
+                && let Some(refused) = self.over_quota(&proposal)
+            {
+                return refused;
+            }
             match self.commit(proposal.clone(), deadline).await {
                 // The lease is renewed by the next heartbeat.
                 Proposed::Unavailable(_) if Instant::now() + PAUSE < deadline => {
@@ -101,6 +111,19 @@ impl Core {
                 outcome => return outcome,
             }
         }
+    }
+
+    /// What [`Plant::QuotaAtLeader`] checks instead of apply: the state as it is here and now.
+    fn over_quota(&self, proposal: &Proposal) -> Option<Proposed> {
+        let published = self.state();
+        let (state, project) = (&published.state, proposal.actor.project.clone());
+        let class = ResourceClass::Custom(VMS.to_owned());
+        let limit = *state.quotas.get(&project)?.0.get(&class)?;
+        let used = state.usage.get(&project).map_or(0, |usage| usage.get(&class));
+        let over = used >= limit && matches!(proposal.command, Command::CreateVm(_));
+        let reason = Reason::Quota { project, class: VMS.to_owned(), wanted: 1, used, limit };
+        let (log_index, reply) = (published.log_index, Reply::Rejected(reason));
+        over.then_some(Proposed::Committed { log_index, reply })
     }
 
     /// One try, with `BeginLeadership` applied or not.

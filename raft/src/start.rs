@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use holm_model::Incarnation;
+use holm_model::planted::{Plant, planted};
 use openraft::SnapshotPolicy;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -56,13 +57,14 @@ pub struct Timing {
 
 impl Default for Timing {
     fn default() -> Self {
+        let often = planted(Plant::SnapshotOften);
         Self {
             heartbeat: Duration::from_millis(250),
             election_min: Duration::from_millis(500),
             election_max: Duration::from_millis(900),
             linger: Duration::from_millis(1),
-            snapshot_every: 5_000,
-            keep: 10_000,
+            snapshot_every: if often { 60 } else { 5_000 },
+            keep: if often { 20 } else { 10_000 },
         }
     }
 }
@@ -193,7 +195,7 @@ fn raft_config(timing: &Timing) -> Result<openraft::Config, StartError> {
         install_snapshot_timeout: ms(SNAPSHOT_TIMEOUT),
         enable_pre_vote: Some(true),
         // A leader that restarts must be elected again: its state may lag its own log.
-        enable_leader_restore: Some(false),
+        enable_leader_restore: Some(planted(Plant::NoBeginLeadership)),
         allow_log_reversion: None,
         // Short, since the lanes have a pause of their own.
         backoff: "50ms 100ms 200ms ..500ms".to_owned(),

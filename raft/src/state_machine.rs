@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
+use holm_model::planted::{Plant, planted};
 use holm_model::{ClusterId, Reply, State};
 use openraft::entry::RaftEntry;
 use openraft::storage::{ApplyResponder, EntryResponder, RaftSnapshotBuilder, RaftStateMachine};
@@ -162,7 +163,8 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
     }
 
     async fn get_snapshot_builder(&mut self) -> Builder {
-        let source = Arc::new((self.last, self.membership.clone(), self.state.clone()));
+        let last = if planted(Plant::AppliedNotAtomic) { one_before(self.last) } else { self.last };
+        let source = Arc::new((last, self.membership.clone(), self.state.clone()));
         Builder { source: Some(source), ..self.builder.clone() }
     }
 
@@ -221,6 +223,11 @@ impl RaftSnapshotBuilder<TypeConfig> for Builder {
             }
         }
     }
+}
+
+/// What [`Plant::AppliedNotAtomic`] writes down as the last entry.
+fn one_before(last: Option<LogId>) -> Option<LogId> {
+    last.map(|last| LogId { index: last.index.saturating_sub(1), ..last })
 }
 
 fn with_meta(last_log_id: Option<LogId>, last_membership: Membership, snapshot: Bytes) -> Snapshot {

@@ -33,7 +33,8 @@ impl Cx<'_> {
         if planted(Plant::ClaimLater) && vm.observed.is_none() {
             self.claim_at_last(&vm);
         }
-        if planted(Plant::ResurrectDelete) && report.state == ObservedState::Running {
+        let deleting = vm.status == VmStatus::Deleting;
+        if planted(Plant::ResurrectDelete) && deleting && report.state == ObservedState::Running {
             (vm.status, vm.power.want) = (VmStatus::Active, WantPower::On);
         }
         let state = clip(&report.state);

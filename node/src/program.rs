@@ -1,0 +1,42 @@
+//! What `holmd` does when it is called: reads its arguments and runs one of its parts.
+
+use std::process::ExitCode;
+
+use crate::cli::{Cli, Command, TestGuest, Variant};
+use crate::{guests, lifecycle, wiring};
+use anyhow::{Context, Result};
+use clap::Parser;
+use holm_vmm::test_guest;
+
+/// The whole program.
+pub fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Init(args) => lifecycle::init(args),
+        Command::Join(args) => lifecycle::join(args),
+        Command::Run(args) => wiring::run(args),
+        Command::StopGuests(args) => guests::stop(args),
+        Command::AllowGuests(args) => guests::allow(&args),
+        // Single-threaded, before any runtime exists; does not return.
+        Command::Shim(args) => holm_vmm::shim::main(args.args),
+        Command::TestGuest(args) => write_test_guest(&args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("holmd: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn write_test_guest(args: &TestGuest) -> Result<()> {
+    let variant = match args.variant {
+        Variant::Banner => test_guest::Variant::Banner,
+        Variant::Echo => test_guest::Variant::Echo,
+        Variant::Poweroff => test_guest::Variant::Poweroff,
+        Variant::Reset => test_guest::Variant::Reset,
+        Variant::Flood => test_guest::Variant::Flood,
+    };
+    std::fs::write(&args.file, test_guest::elf(variant))
+        .with_context(|| format!("cannot write {}", args.file.display()))
+}
