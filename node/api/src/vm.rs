@@ -127,6 +127,8 @@ pub enum Availability {
     /// It waits for its node.
     #[default]
     Pinned,
+    /// It stops with its node's lease, and comes back elsewhere once that node is fenced.
+    Failover,
 }
 
 /// One VM.
@@ -237,6 +239,10 @@ pub enum TaskState {
     PoweringOff,
     Rebooting,
     Deleting,
+    /// Its run ended, and its restart policy begins the next.
+    Restarting,
+    /// It leaves its node to be placed on another.
+    Moving,
 }
 
 impl TaskState {
@@ -249,6 +255,8 @@ impl TaskState {
             Self::PoweringOff => "powering-off",
             Self::Rebooting => "rebooting",
             Self::Deleting => "deleting",
+            Self::Restarting => "restarting",
+            Self::Moving => "moving",
         }
     }
 }

@@ -48,6 +48,7 @@ fn record(node: NodeId) -> Vm {
             cmdline: None,
             node: None,
             availability: Availability::Pinned,
+            policies: Default::default(),
             on_no_host: OnNoHost::Queue,
             scheduling: Default::default(),
             extra_specs: Default::default(),
@@ -57,12 +58,13 @@ fn record(node: NodeId) -> Vm {
         status: VmStatus::Build,
         task_state: Some(TaskState::Spawning),
         fault: None,
-        claim: Some(Claim { node, epoch: epoch(10), resources: Resources::default() }),
+        claim: Some(Claim { node, epoch: epoch(10), resources: Resources::default(), availability: Availability::Pinned }),
         observed: None,
         decision: None,
         excluded: vec![],
         refusals: vec![],
         waiting_since: None,
+        recovery: Default::default(),
         created_at: Timestamp(0),
         updated_at: Timestamp(0),
         revision: Revision(10),
@@ -89,7 +91,15 @@ fn run(n: u64) -> Vm {
 }
 
 fn here(epoch_n: u64, run: u64, state: InstanceState) -> Observation {
-    Observation::Known(Instance { epoch: epoch(epoch_n), released: false, run, boot_id: Some(boot()), state })
+    Observation::Known(Instance {
+        epoch: epoch(epoch_n),
+        released: false,
+        run,
+        boot_id: Some(boot()),
+        armed: None,
+        can_arm: true,
+        state,
+    })
 }
 
 fn last_boot(cause: ExitCause) -> Observation {
@@ -98,6 +108,8 @@ fn last_boot(cause: ExitCause) -> Observation {
         released: false,
         run: 1,
         boot_id: Some(BootId(Uuid::from_u128(99))),
+        armed: None,
+        can_arm: true,
         state: ended(cause),
     })
 }
@@ -108,6 +120,8 @@ fn released(epoch_n: u64) -> Observation {
         released: true,
         run: 0,
         boot_id: None,
+        armed: None,
+        can_arm: true,
         state: InstanceState::Prepared,
     })
 }

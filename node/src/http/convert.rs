@@ -63,6 +63,7 @@ pub fn vm(state: &State, vm: &model::vm::Vm) -> api::Vm {
         },
         availability: match vm.spec.availability {
             model::vm::Availability::Pinned => api::vm::Availability::Pinned,
+            model::vm::Availability::Failover => api::vm::Availability::Failover,
         },
         scheduling: scheduling(state, &vm.spec.scheduling),
         decision: vm.decision.as_ref().map(|made| decision(state, made)),
@@ -107,6 +108,8 @@ pub fn task_state(step: TaskState) -> api::vm::TaskState {
         TaskState::PoweringOff => api::vm::TaskState::PoweringOff,
         TaskState::Rebooting => api::vm::TaskState::Rebooting,
         TaskState::Deleting => api::vm::TaskState::Deleting,
+        TaskState::Restarting => api::vm::TaskState::Restarting,
+        TaskState::Moving => api::vm::TaskState::Moving,
     }
 }
 

@@ -145,7 +145,9 @@ fn template(state: &Model, id: VmId, name: &str, body: &CreateVm) -> Result<comm
         node: body.node.as_ref().map(node).transpose()?,
         availability: match body.availability {
             holm_api::vm::Availability::Pinned => vm::Availability::Pinned,
+            holm_api::vm::Availability::Failover => vm::Availability::Failover,
         },
+        policies: vm::VmPolicies::default(),
         on_no_host: match body.on_no_host {
             holm_api::vm::OnNoHost::Queue => vm::OnNoHost::Queue,
             holm_api::vm::OnNoHost::Fail => vm::OnNoHost::Fail,

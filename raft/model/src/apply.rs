@@ -6,12 +6,16 @@
 
 mod aggregate;
 mod cluster;
+mod cluster_policy;
+mod drain;
+mod fence;
 mod flavor;
 mod group;
 mod image;
 mod node;
 mod placement;
 mod policy;
+mod recovery;
 mod release;
 mod report;
 mod scheduling;
@@ -120,6 +124,21 @@ impl Cx<'_> {
             Command::SetSchedulerPolicy(c) => self.set_scheduler_policy(c),
             Command::SetQuota(c) => self.set_quota(c),
             Command::CreateVms(c) => self.create_vms(c),
+            Command::FenceNode(c) => self.fence_node(c),
+            Command::UnfenceNode(c) => self.unfence_node(c),
+            Command::SetNodeDrain(c) => self.set_node_drain(c),
+            Command::SetNodeMaintenance(c) => self.set_node_maintenance(c),
+            Command::SetClusterPolicy(c) => self.set_cluster_policy(c),
+            Command::SettleLeaseTtl(c) => self.settle_lease_ttl(c),
+            Command::SetFreeze(c) => self.set_freeze(c),
+            Command::EndFreeze(c) => self.end_freeze(c),
+            Command::SetVmPolicies(c) => self.set_vm_policies(c),
+            Command::VacateVms(c) => self.vacate_vms(c),
+            Command::StopForDrain(c) => self.stop_for_drain(c),
+            Command::RestartVm(c) => self.restart_vm(c),
+            Command::TaskOverdue(c) => self.task_overdue(c),
+            Command::EvacuateVm(c) => self.evacuate_vm(c),
+            Command::ResetVmState(c) => self.reset_vm_state(c),
         }
     }
 

@@ -2,6 +2,7 @@
 //! meaning for ever, and fields are only added, with defaults. See README.md, "Add a command".
 
 mod aggregate;
+mod cluster;
 mod group;
 mod image;
 mod node;
@@ -10,12 +11,17 @@ mod vm;
 use serde::{Deserialize, Serialize};
 
 pub use self::aggregate::{CreateAggregate, DeleteAggregate, UpdateAggregate};
+pub use self::cluster::{EndFreeze, SetClusterPolicy, SetFreeze, SettleLeaseTtl};
 pub use self::group::{CreateGroup, DeleteGroup, UpdateGroup};
 pub use self::image::{CreateImage, ReportImage};
-pub use self::node::{AddNode, RemoveNode, ReportNode, SetNodeEnabled, SetNodeUp, UpdateNode};
+pub use self::node::{
+    AddNode, DrainRequest, FenceNode, RemoveNode, ReportNode, SetNodeDrain, SetNodeEnabled,
+    SetNodeMaintenance, SetNodeUp, UnfenceNode, UpdateNode,
+};
 pub use self::vm::{
-    Choice, CreateVm, CreateVms, DeleteVm, NoHost, PlaceVms, Placement, ReleaseCause, Released, ReportVms,
-    SetVmPower, VmReport,
+    Choice, CreateVm, CreateVms, DeleteVm, EvacuateVm, NoHost, PlaceVms, Placement, ReleaseCause, Released,
+    ReportVms, ResetVmState, RestartVm, SetVmPolicies, SetVmPower, StopForDrain, TaskOverdue, VacateVms,
+    VmReport,
 };
 use crate::flavor::Size;
 use crate::id::{ClusterId, FlavorId, ImageId, Incarnation, NodeId, Revision, Timestamp};
@@ -93,6 +99,21 @@ pub enum Command {
     SetSchedulerPolicy(SetSchedulerPolicy),
     SetQuota(SetQuota),
     CreateVms(CreateVms),
+    FenceNode(FenceNode),
+    UnfenceNode(UnfenceNode),
+    SetNodeDrain(SetNodeDrain),
+    SetNodeMaintenance(SetNodeMaintenance),
+    SetClusterPolicy(SetClusterPolicy),
+    SettleLeaseTtl(SettleLeaseTtl),
+    SetFreeze(SetFreeze),
+    EndFreeze(EndFreeze),
+    SetVmPolicies(SetVmPolicies),
+    VacateVms(VacateVms),
+    StopForDrain(StopForDrain),
+    RestartVm(RestartVm),
+    TaskOverdue(TaskOverdue),
+    EvacuateVm(EvacuateVm),
+    ResetVmState(ResetVmState),
 }
 
 impl Command {
@@ -128,6 +149,21 @@ impl Command {
             Self::SetSchedulerPolicy(_) => "SetSchedulerPolicy",
             Self::SetQuota(_) => "SetQuota",
             Self::CreateVms(_) => "CreateVms",
+            Self::FenceNode(_) => "FenceNode",
+            Self::UnfenceNode(_) => "UnfenceNode",
+            Self::SetNodeDrain(_) => "SetNodeDrain",
+            Self::SetNodeMaintenance(_) => "SetNodeMaintenance",
+            Self::SetClusterPolicy(_) => "SetClusterPolicy",
+            Self::SettleLeaseTtl(_) => "SettleLeaseTtl",
+            Self::SetFreeze(_) => "SetFreeze",
+            Self::EndFreeze(_) => "EndFreeze",
+            Self::SetVmPolicies(_) => "SetVmPolicies",
+            Self::VacateVms(_) => "VacateVms",
+            Self::StopForDrain(_) => "StopForDrain",
+            Self::RestartVm(_) => "RestartVm",
+            Self::TaskOverdue(_) => "TaskOverdue",
+            Self::EvacuateVm(_) => "EvacuateVm",
+            Self::ResetVmState(_) => "ResetVmState",
         }
     }
 }

@@ -44,6 +44,11 @@ pub fn compute_status(node: &Node) -> Result<(), Refusal> {
             None => "the node has not reported yet".to_owned(),
         });
     }
+    if node.fence.is_some() {
+        return Err(
+            "the node is fenced: it has not yet shown that nothing of what it lost runs there".to_owned()
+        );
+    }
     if !node.enabled {
         return Err(match &node.disabled_reason {
             Some(reason) => format!("the node is cordoned: {reason}"),

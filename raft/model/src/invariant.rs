@@ -103,6 +103,9 @@ fn check_vm(state: &State, vm: &Vm) -> Result<(), String> {
     if state.waiting.contains(&vm.id) != waits {
         return Err(format!("VM {name}: {:?}, claim {:?}, waiting {}", vm.status, vm.claim, !waits));
     }
+    if vm.reserved.is_some() && !waits {
+        return Err(format!("VM {name}: a host is kept for it, and it does not wait"));
+    }
     if vm.status == VmStatus::Deleting && vm.claim.is_none() {
         return Err(format!("VM {name}: deleting without a claim, nobody will finish it"));
     }

@@ -4,6 +4,7 @@
 
 pub mod aggregate;
 pub mod apply;
+pub mod cluster_policy;
 pub mod command;
 pub mod event;
 pub mod feasible;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{BootId, NodeId, Revision, Timestamp};
+use crate::id::{BootId, Epoch, NodeId, Revision, Timestamp, VmId};
 use crate::resources::{Inventory, InventoryOverride, ResourceClass, Resources};
 use crate::scheduling::Taint;
 
@@ -51,8 +51,51 @@ pub struct Node {
     /// Builds that failed here lately; the next one that succeeds sets it back.
     #[serde(default)]
     pub failed_builds: u32,
+    /// It was fenced and has not yet shown that nothing of what it lost runs there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fence: Option<Fence>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain: Option<Drain>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub maintenance: Option<Maintenance>,
     pub created_at: Timestamp,
     pub revision: Revision,
+}
+
+/// A node whose leases have all ended: its failover VMs were taken from it (FENCING.md, rules 8, 19, 20).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fence {
+    pub at: Timestamp,
+    /// Revision of the `FenceNode`; the node names it to be let back.
+    pub revision: Revision,
+    /// What was taken from it.
+    pub lost: BTreeMap<VmId, Epoch>,
+}
+
+/// The VMs of a node are being moved or stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Drain {
+    pub since: Timestamp,
+    /// How long a guest may take to shut down before it is powered off.
+    pub stop_timeout_s: u32,
+    pub pinned: DrainPinned,
+}
+
+/// What a drain does with pinned VMs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DrainPinned {
+    /// They are shut down, and started again when the drain is over.
+    Stop,
+    /// They run on; the drain is done when the others have gone.
+    Keep,
+}
+
+/// Work on the machine is announced: nothing is placed there and it is not fenced, also across its boots.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Maintenance {
+    pub since: Timestamp,
+    pub reason: Option<String>,
 }
 
 /// What a node says of itself. Replaced as a whole by a newer one.

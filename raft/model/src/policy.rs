@@ -56,6 +56,35 @@ pub const WEIGHERS: &[(&str, i64)] = &[
 /// Greatest multiplier, either sign, in thousandths.
 pub const MULTIPLIER_MAX: i64 = 1_000_000_000;
 
+/// How long a VM waits before a host is kept for it, unless the policy says otherwise.
+pub const RESERVE_AFTER_S: u32 = 30;
+
+/// What becomes of a new failover VM with which the cluster could no longer lose any one node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NPlusOne {
+    /// Nobody asks.
+    Off,
+    /// It is created, and the answer says what would no longer fit.
+    #[default]
+    Warn,
+    Refuse,
+}
+
+impl NPlusOne {
+    fn is_usual(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+fn reserve_after_s() -> u32 {
+    RESERVE_AFTER_S
+}
+
+fn is_usual(seconds: &u32) -> bool {
+    *seconds == RESERVE_AFTER_S
+}
+
 /// The policy in force.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SchedulerPolicy {
@@ -69,6 +98,14 @@ pub struct SchedulerPolicy {
     /// `IsolatedHosts`: images that run on the isolated nodes, and nothing else there.
     pub isolated_images: Vec<String>,
     pub isolated_nodes: Vec<String>,
+    /// A VM that has waited this long in vain gets a host kept for it, in seconds; 0 keeps none.
+    #[serde(default = "reserve_after_s", skip_serializing_if = "is_usual")]
+    pub reserve_after_s: u32,
+    #[serde(default, skip_serializing_if = "NPlusOne::is_usual")]
+    pub n_plus_one: NPlusOne,
+    /// Whether VMs that allow it are evicted for others of greater priority.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub preemption: bool,
     /// When it was set; the revision of the cluster's birth for the default.
     pub revision: Revision,
 }
@@ -84,6 +121,9 @@ impl Default for SchedulerPolicy {
             max_io_ops_per_host: 8,
             isolated_images: Vec::new(),
             isolated_nodes: Vec::new(),
+            reserve_after_s: RESERVE_AFTER_S,
+            n_plus_one: NPlusOne::default(),
+            preemption: false,
             revision: Revision::default(),
         }
     }

@@ -31,6 +31,9 @@ pub struct Scheduling {
     /// Greater goes first in the queue.
     #[serde(skip_serializing_if = "is_zero")]
     pub priority: i32,
+    /// Whether it may be evicted, its disks lost, for a VM of greater priority.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub preemptible: bool,
 }
 
 fn is_zero(n: &i32) -> bool {

@@ -5,6 +5,7 @@ use imbl::{OrdMap, OrdSet};
 use serde::{Deserialize, Serialize};
 
 use crate::aggregate::Aggregate;
+use crate::cluster_policy::{ClusterPolicy, Freeze};
 use crate::event::Ring;
 use crate::flavor::Flavor;
 use crate::group::ServerGroup;
@@ -52,6 +53,11 @@ pub struct State {
     pub group_members: OrdMap<GroupId, OrdSet<VmId>>,
     #[serde(default)]
     pub scheduler: SchedulerPolicy,
+    /// Leases and fencing.
+    #[serde(default, skip_serializing_if = "ClusterPolicy::is_default")]
+    pub policy: ClusterPolicy,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub freeze: Option<Freeze>,
     /// Limits by project.
     #[serde(default)]
     pub quotas: OrdMap<String, Resources>,

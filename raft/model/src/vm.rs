@@ -13,8 +13,8 @@
 //!   any ── DeleteVm ──► DELETING ── Released(Deleted), at once where there is no claim ──► (none)
 //! ```
 //!
-//! A claim begins with `PlaceVms` and ends only by its own node's `Released` or by an operator's
-//! statement that the node is off (FENCING.md, rule 1): no status frees it.
+//! A claim begins with `PlaceVms` and ends only by its own node's `Released`, by a fence (failover VMs
+//! only) or by an operator's statement that the node is off (FENCING.md, rule 1): no status frees it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,11 +45,16 @@ pub struct Vm {
     pub excluded: Vec<HostReason>,
     /// Why each host refused it at the last decision; empty once placed.
     pub refusals: Vec<HostReason>,
+    /// While it waits: the host that is kept for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserved: Option<Reservation>,
     /// How its host was chosen; none while it was never placed.
     #[serde(default)]
     pub decision: Option<Decision>,
     /// While it waits unplaced: from when the build time-out counts.
     pub waiting_since: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Recovery::is_default")]
+    pub recovery: Recovery,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
     pub revision: Revision,
@@ -79,8 +84,11 @@ pub struct VmSpec {
     /// The only node the operator allows.
     #[serde(default)]
     pub node: Option<NodeId>,
+    /// As asked for; what is in force stands in the [`Claim`].
     #[serde(default)]
     pub availability: Availability,
+    #[serde(default, skip_serializing_if = "VmPolicies::is_default")]
+    pub policies: VmPolicies,
     #[serde(default)]
     pub on_no_host: OnNoHost,
     #[serde(default, skip_serializing_if = "Scheduling::is_empty")]
@@ -99,6 +107,115 @@ pub enum Availability {
     /// It runs through any control-plane trouble and waits for its node.
     #[default]
     Pinned,
+    /// It stops with its node's lease, and comes back elsewhere once that node is fenced.
+    Failover,
+}
+
+impl Availability {
+    pub fn is_pinned(&self) -> bool {
+        *self == Self::Pinned
+    }
+}
+
+/// What a user may say, and later change, of how a VM is kept running.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct VmPolicies {
+    #[serde(skip_serializing_if = "is_default")]
+    pub disk_loss: DiskLoss,
+    #[serde(skip_serializing_if = "is_default")]
+    pub restart_policy: RestartPolicy,
+    /// After a boot of its host, lower goes first; equal ones start together.
+    #[serde(skip_serializing_if = "is_default")]
+    pub start_order: i32,
+    /// After a boot of its host, wait this long once those of lower order have started.
+    #[serde(skip_serializing_if = "is_default")]
+    pub start_delay_s: u32,
+}
+
+impl VmPolicies {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// What may become of a local disk when the VM is moved or its host is lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DiskLoss {
+    /// It holds something: the VM stays with it.
+    #[default]
+    Refuse,
+    /// It is written anew from the image.
+    Recreate,
+}
+
+/// Whether a run that ended by itself is followed by another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RestartPolicy {
+    /// Also when the guest powered itself off.
+    Always,
+    /// When the VMM failed.
+    OnFailure,
+    #[default]
+    Never,
+}
+
+impl VmSpec {
+    /// Whether it may leave its node without anybody missing its disk.
+    pub fn is_movable(&self) -> bool {
+        self.size.disk_gib == 0 || self.policies.disk_loss == DiskLoss::Recreate
+    }
+}
+
+/// How far a VM is on its way back from trouble.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Recovery {
+    /// Its node was fenced: it waits for a host without a time-out, since nobody may be there to ask again.
+    #[serde(skip_serializing_if = "is_default")]
+    pub failing_over: bool,
+    /// Restarts by its policy within [`RESTART_WINDOW_MS`].
+    #[serde(skip_serializing_if = "is_default")]
+    pub restarts: u32,
+    /// When the first of those was decided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restarts_since: Option<Timestamp>,
+    /// While RESTARTING: when the next run begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_restart_at: Option<Timestamp>,
+    /// When the present `task_state` began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task_since: Option<Timestamp>,
+    /// When the availability was last asked for; a node that arms a shim names it.
+    #[serde(skip_serializing_if = "is_default")]
+    pub availability_revision: Revision,
+    /// It is to leave its node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vacate: Option<Vacate>,
+    /// The drain of this node stopped it; it is started again when that is over.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stopped_for: Option<NodeId>,
+}
+
+impl Recovery {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Why and how a VM leaves its node: it is stopped, its epoch released, and it is placed anew.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Vacate {
+    pub since: Timestamp,
+    /// `drain`, `preempted by big`, `rebalance` …
+    pub reason: String,
+    pub stop: StopMode,
 }
 
 /// What happens when no host fits.
@@ -163,6 +280,10 @@ pub enum TaskState {
     PoweringOff,
     Rebooting,
     Deleting,
+    /// Its run ended, and its restart policy begins the next at `next_restart_at`.
+    Restarting,
+    /// It leaves its node to be placed on another.
+    Moving,
 }
 
 /// What went wrong, where and when.
@@ -209,6 +330,18 @@ pub struct Claim {
     pub node: NodeId,
     pub epoch: Epoch,
     pub resources: Resources,
+    /// In force: `Failover` only while whatever runs of it is bound to the node's lease.
+    #[serde(default, skip_serializing_if = "Availability::is_pinned")]
+    pub availability: Availability,
+}
+
+/// A host kept for a VM that has long waited: those behind it in the queue may take there only what it
+/// would leave over, were everything gone that was there when the reservation began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reservation {
+    pub node: NodeId,
+    /// Claims of later epochs count against what is left over.
+    pub since: Revision,
 }
 
 /// One host and why it did not do.
@@ -262,5 +395,15 @@ pub const VMM_OVERHEAD_MIB: u64 = 16;
 pub const DEFAULT_STOP_TIMEOUT_S: u32 = 60;
 /// A VM that failed to build on this many hosts goes to ERROR.
 pub const MAX_BUILD_HOSTS: usize = 3;
+/// A VM that its policy restarted [`RESTARTS_MAX`] times within this long is in a crash loop.
+pub const RESTART_WINDOW_MS: u64 = 600_000;
+/// Restarts within the window before its policy gives up.
+pub const RESTARTS_MAX: u32 = 5;
+/// Pause before the first restart; doubled with each, up to [`RESTART_PAUSE_MAX_MS`].
+pub const RESTART_PAUSE_MS: u64 = 1_000;
+/// Longest pause before a restart.
+pub const RESTART_PAUSE_MAX_MS: u64 = 60_000;
+/// Longest start-up delay, in seconds.
+pub const START_DELAY_S_MAX: u32 = 3_600;
 /// A VM that fits nowhere waits this long before it goes to ERROR, in milliseconds.
 pub const BUILD_TIMEOUT_MS: u64 = 600_000;

@@ -6,10 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use holm_model::command::*;
 use holm_model::group::GroupPolicy;
 use holm_model::image::ImageKind;
-use holm_model::node::{HypervisorFacts, HypervisorKind, NodeReport};
+use holm_model::node::{DrainPinned, HypervisorFacts, HypervisorKind, NodeReport};
 use holm_model::resources::InventoryOverride;
 use holm_model::scheduling::Scheduling;
-use holm_model::vm::{Availability, HostReason, ObservedState, OnNoHost, StopMode, WantPower};
+use holm_model::vm::{
+    Availability, DiskLoss, HostReason, ObservedState, OnNoHost, RestartPolicy, StopMode, TaskState,
+    WantPower,
+};
 use holm_model::*;
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -36,6 +39,23 @@ enum Step {
         vm: u8,
         deleted: bool,
         stale: bool,
+    },
+    Fence(NodeId),
+    Unfence {
+        node: NodeId,
+        stale: bool,
+    },
+    EndFreeze,
+    Vacate(Vec<VmId>),
+    Vacated {
+        vm: u8,
+    },
+    StopForDrain(Vec<VmId>),
+    Restart {
+        vm: u8,
+    },
+    Overdue {
+        vm: u8,
     },
 }
 
@@ -137,14 +157,14 @@ fn step() -> impl Strategy<Value = Step> {
               proptest::option::weighted(0.4, 0..3u8), proptest::option::weighted(0.1, 0..2u8)).prop_map(move |(v, f, i, n, g, z)| {
             command(Command::CreateVm(CreateVm {
                 id: vm_id(v), name: format!("vm{v}"), flavor: flavor_id(f), image: image_id(i), kernel: None,
-                cmdline: None, node: n.map(NodeId), availability: Availability::Pinned, on_no_host: OnNoHost::Queue,
+                cmdline: None, node: n.map(NodeId), availability: Availability::Pinned, policies: Default::default(), on_no_host: OnNoHost::Queue,
                 scheduling: Scheduling { group: g.map(group_id), availability_zone: z.map(|z| format!("z{z}")), ..Scheduling::default() },
             }))
         }),
         10 => (node.clone(), proptest::collection::vec(vm.clone(), 0..5), any::<bool>())
             .prop_map(|(node, vms, atomic)| Step::Place { node, vms, atomic }),
         2 => (vm.clone(), 0..60u64, any::<bool>()).prop_map(move |(v, leadership, give_up)| command(Command::NoHost(NoHost {
-            leadership: Revision(leadership), vm: vm_id(v), give_up,
+            leadership: Revision(leadership), vm: vm_id(v), give_up, reserve: None,
             refusals: vec![HostReason { node: NodeId(1), by: "Capacity".into(), message: "full".into() }],
         }))),
         4 => (vm.clone(), any::<bool>(), any::<bool>(), stop()).prop_map(move |(v, on, reboot, stop)| {
@@ -156,7 +176,57 @@ fn step() -> impl Strategy<Value = Step> {
         8 => (vm.clone(), observed(), any::<bool>(), 0..2u64)
             .prop_map(|(vm, state, stale, run_back)| Step::Report { vm, state, stale, run_back }),
         4 => (vm.clone(), any::<bool>(), any::<bool>()).prop_map(|(vm, deleted, stale)| Step::Release { vm, deleted, stale }),
-        6 => steering(vm).prop_map(Step::Command),
+        6 => steering(vm.clone()).prop_map(Step::Command),
+        6 => trouble(vm),
+    ]
+}
+
+/// When machines fail, or are made to.
+fn trouble(vm: impl Strategy<Value = u8> + Clone + 'static) -> impl Strategy<Value = Step> {
+    let node = || (1..4u64).prop_map(NodeId);
+    let pinned = prop_oneof![Just(DrainPinned::Stop), Just(DrainPinned::Keep)];
+    let drain = || {
+        let pinned = pinned.clone();
+        proptest::option::of(
+            (0..5_000u32, pinned)
+                .prop_map(|(stop_timeout_s, pinned)| DrainRequest { stop_timeout_s, pinned }),
+        )
+    };
+    let command = Step::Command;
+    let vms = proptest::collection::vec(vm.clone().prop_map(vm_id), 0..4);
+    prop_oneof![
+        3 => node().prop_map(Step::Fence),
+        2 => (node(), any::<bool>()).prop_map(|(node, stale)| Step::Unfence { node, stale }),
+        1 => (node(), drain()).prop_map(move |(node, drain)| {
+            command(Command::SetNodeDrain(SetNodeDrain { node, drain, expected: None }))
+        }),
+        1 => (node(), any::<bool>(), drain()).prop_map(move |(node, on, drain)| {
+            command(Command::SetNodeMaintenance(SetNodeMaintenance { node, on, reason: None, drain, expected: None }))
+        }),
+        1 => (0..20_000u64).prop_map(move |ttl| command(Command::SetClusterPolicy(SetClusterPolicy {
+            lease_ttl_ms: Some(ttl), ..SetClusterPolicy::default()
+        }))),
+        1 => proptest::option::of(0..9u64).prop_map(move |for_ms| {
+            command(Command::SetFreeze(SetFreeze { for_ms, reason: None }))
+        }),
+        1 => Just(Step::EndFreeze),
+        3 => (vm.clone(), any::<bool>(), any::<bool>()).prop_map(move |(vm, failover, restart)| {
+            let availability = if failover { Availability::Failover } else { Availability::Pinned };
+            let restart_policy = if restart { RestartPolicy::Always } else { RestartPolicy::Never };
+            command(Command::SetVmPolicies(SetVmPolicies {
+                vm: vm_id(vm), availability: Some(availability), disk_loss: Some(DiskLoss::Recreate),
+                restart_policy: Some(restart_policy), start_order: None, start_delay_s: None, expected: None,
+            }))
+        }),
+        2 => vms.clone().prop_map(Step::Vacate),
+        1 => vms.prop_map(Step::StopForDrain),
+        2 => vm.clone().prop_map(|vm| Step::Restart { vm }),
+        2 => vm.clone().prop_map(|vm| Step::Overdue { vm }),
+        2 => vm.clone().prop_map(|vm| Step::Vacated { vm }),
+        1 => (vm.clone(), any::<bool>()).prop_map(move |(vm, confirm_node_off)| {
+            command(Command::EvacuateVm(EvacuateVm { vm: vm_id(vm), confirm_node_off, expected: None }))
+        }),
+        1 => vm.prop_map(move |vm| command(Command::ResetVmState(ResetVmState { vm: vm_id(vm), expected: None }))),
     ]
 }
 
@@ -218,6 +288,7 @@ fn create(n: u8) -> CreateVm {
         cmdline: None,
         node: None,
         availability: Availability::Pinned,
+        policies: Default::default(),
         on_no_host: OnNoHost::Queue,
         scheduling: Scheduling::default(),
     }
@@ -263,7 +334,42 @@ fn steering_holds(before: &State, after: &State) -> Result<(), String> {
 
 /// Turns a step into a command that fits the state where the step says so.
 fn command_of(step: &Step, state: &State, n: u64) -> Command {
+    let leadership = state.leadership.map(|l| l.revision).unwrap_or_default();
     match step {
+        Step::Fence(node) => Command::FenceNode(FenceNode { leadership, node: *node }),
+        Step::Unfence { node, stale } => {
+            let fence =
+                state.nodes.get(node).and_then(|node| node.fence.as_ref()).map(|fence| fence.revision);
+            let fence = Revision(fence.unwrap_or_default().0.saturating_sub(u64::from(*stale)));
+            let report = state.nodes.get(node).and_then(|node| node.report.as_ref());
+            let boot_id = report.map_or(boot(0), |report| report.boot_id);
+            Command::UnfenceNode(UnfenceNode { node: *node, boot_id, fence, found: 0 })
+        }
+        Step::EndFreeze => {
+            let freeze = state.freeze.as_ref().map(|freeze| freeze.revision).unwrap_or_default();
+            Command::EndFreeze(EndFreeze { leadership, freeze })
+        }
+        Step::Vacate(vms) => Command::VacateVms(VacateVms {
+            leadership,
+            vms: vms.clone(),
+            reason: "test".into(),
+            stop: StopMode::Force,
+        }),
+        Step::Vacated { vm } => {
+            let (node, epoch, _) = claim(state, *vm, false);
+            Command::Released(Released { node, vm: vm_id(*vm), epoch, cause: ReleaseCause::Vacated })
+        }
+        Step::StopForDrain(vms) => Command::StopForDrain(StopForDrain { leadership, vms: vms.clone() }),
+        Step::Restart { vm } => {
+            let (_, _, run) = claim(state, *vm, false);
+            Command::RestartVm(RestartVm { leadership, vm: vm_id(*vm), run })
+        }
+        Step::Overdue { vm } => {
+            let (_, _, run) = claim(state, *vm, false);
+            let task_state = state.vms.get(&vm_id(*vm)).and_then(|vm| vm.task_state);
+            let task_state = task_state.unwrap_or(TaskState::Spawning);
+            Command::TaskOverdue(TaskOverdue { leadership, vm: vm_id(*vm), task_state, run })
+        }
         Step::Command(command) => command.clone(),
         Step::Place { node, vms, atomic } => Command::PlaceVms(PlaceVms {
             leadership: state.leadership.map(|l| l.revision).unwrap_or_default(),
@@ -282,6 +388,7 @@ fn command_of(step: &Step, state: &State, n: u64) -> Command {
                 epoch,
                 run: run.saturating_sub(*run_back),
                 state: observed.clone(),
+                armed_for: state.vms.get(&vm_id(*vm)).map(|vm| vm.recovery.availability_revision),
             }];
             Command::ReportVms(ReportVms { node, boot_id, sequence: n, reports })
         }
@@ -319,6 +426,7 @@ fn begin() -> State {
     let mut commands = vec![
         Command::InitCluster(InitCluster { cluster, name: "c".into(), first_node: add(1) }),
         Command::AddNode(add(2)),
+        Command::AddNode(add(3)),
         Command::BeginLeadership(BeginLeadership { node: NodeId(1), term: 1, incarnation }),
         Command::CreateFlavor(CreateFlavor {
             id: flavor_id(0),
@@ -344,7 +452,7 @@ fn begin() -> State {
             api_addr: format!("h{n}:2"),
             report: report(boot(0), 2, 2000),
         }));
-        commands.push(Command::SetNodeUp(SetNodeUp { leadership: Revision(3), node: NodeId(n), up: true }));
+        commands.push(Command::SetNodeUp(SetNodeUp { leadership: Revision(4), node: NodeId(n), up: true }));
     }
     for (n, command) in commands.into_iter().enumerate() {
         let applied = apply(&mut state, &entry(command, None, n as u64, Revision(n as u64)));

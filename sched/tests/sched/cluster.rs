@@ -224,6 +224,7 @@ impl Cluster {
             cmdline: None,
             node: None,
             availability: Default::default(),
+            policies: Default::default(),
             on_no_host: OnNoHost::Queue,
             scheduling: Scheduling::default(),
         };
@@ -244,7 +245,7 @@ impl Cluster {
         let record = self.record(vm);
         let claim = record.claim.as_ref().expect("it is placed");
         let report =
-            VmReport { vm, epoch: claim.epoch, run: record.power.run, state: ObservedState::Running };
+            VmReport { vm, epoch: claim.epoch, run: record.power.run, state: ObservedState::Running, armed_for: None };
         let boot_id = BootId(Uuid::from_u128(1));
         let sequence = self.state.revision.0;
         let command = ReportVms { node: claim.node, boot_id, sequence, reports: vec![report] };

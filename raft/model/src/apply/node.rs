@@ -60,6 +60,9 @@ impl Cx<'_> {
                 taints: BTreeSet::new(),
                 traits: BTreeSet::new(),
                 failed_builds: 0,
+                fence: None,
+                drain: None,
+                maintenance: None,
                 created_at: self.at,
                 revision: self.revision,
             },
@@ -163,12 +166,18 @@ impl Cx<'_> {
                 return Err(invalid("reason", "goes with `enabled: false` only"));
             }
         }
+        if c.enabled && node.maintenance.is_some() {
+            return Err(wrong_state(format!("node `{}` is in maintenance: end that", node.name)));
+        }
         node.enabled = c.enabled;
         node.disabled_reason.clone_from(&c.reason);
         node.revision = self.revision;
         let what = if c.enabled { "uncordoned" } else { "cordoned" };
         self.event(Kind::Node, c.node, &node.name, what, c.reason.clone().unwrap_or_default());
         self.state.nodes.insert(c.node, node);
+        if c.enabled {
+            self.open_again(c.node);
+        }
         Ok(Outcome::Node(c.node))
     }
 

@@ -7,7 +7,7 @@ use crate::id::{Epoch, VmId};
 use crate::limits;
 use crate::planted::{Plant, planted};
 use crate::reply::{Kind, Outcome, Reason};
-use crate::vm::{Claim, Decision, Fault, HostReason, RUNNERS_UP_MAX, TaskState, VmStatus};
+use crate::vm::{Claim, Decision, Fault, HostReason, RUNNERS_UP_MAX, Reservation, TaskState, Vm, VmStatus};
 
 impl Cx<'_> {
     pub(super) fn place_vms(&mut self, c: &PlaceVms) -> Result<Outcome, Reason> {
@@ -55,7 +55,8 @@ impl Cx<'_> {
             node.allocated.add(&resources);
         }
         let epoch = Epoch(self.revision);
-        vm.claim = Some(Claim { node: node.id, epoch, resources });
+        let availability = vm.spec.availability;
+        vm.claim = Some(Claim { node: node.id, epoch, resources, availability });
         vm.task_state = Some(TaskState::Spawning);
         vm.refusals.clear();
         vm.decision = placement.choice.as_ref().map(|choice| Decision {
@@ -68,6 +69,7 @@ impl Cx<'_> {
             scores: choice.scores.iter().take(RUNNERS_UP_MAX + 1).copied().collect(),
         });
         vm.waiting_since = None;
+        vm.reserved = None;
         vm.observed = None;
         self.state.waiting.remove(&vm.id);
         let mut on_node = self.state.vms_by_node.get(&node.id).cloned().unwrap_or_default();
@@ -91,8 +93,10 @@ impl Cx<'_> {
             .take(limits::NODES_MAX)
             .map(|refusal| HostReason { message: limits::clip(&refusal.message), ..refusal.clone() })
             .collect();
+        self.reserve(&mut vm, c)?;
         let message = format!("no node fits it ({})", summary(&vm.refusals));
-        if c.give_up {
+        // Nobody may be there to ask again for one that lost its node.
+        if c.give_up && !vm.recovery.failing_over {
             self.state.waiting.remove(&c.vm);
             vm.status = VmStatus::Error;
             vm.task_state = None;
@@ -104,6 +108,22 @@ impl Cx<'_> {
         vm.fault = Some(Fault { message, node: None, at: self.at });
         self.put_vm(vm);
         Ok(Outcome::Vm(c.vm))
+    }
+
+    /// Keeps the host of the command, or none. A reservation that stays keeps its beginning.
+    fn reserve(&mut self, vm: &mut Vm, c: &NoHost) -> Result<(), Reason> {
+        let Some(id) = c.reserve.filter(|_| !c.give_up) else {
+            vm.reserved = None;
+            return Ok(());
+        };
+        let node = self.state.nodes.get(&id).ok_or_else(|| not_found(Kind::Node, id))?;
+        if vm.reserved.is_none_or(|reserved| reserved.node != id) {
+            let message =
+                format!("{} is kept for it: it has waited long, and fits there once room is made", node.name);
+            self.event(Kind::Vm, vm.id, &vm.name, "reserved", message);
+            vm.reserved = Some(Reservation { node: id, since: self.revision });
+        }
+        Ok(())
     }
 }
 

@@ -113,6 +113,14 @@ fn check_policy(policy: &SchedulerPolicy) -> Result<(), Reason> {
         limits::count(field, list.len())?;
         list.iter().try_for_each(|name| limits::text(field, name, limits::KEY_BYTES_MAX))?;
     }
+    let most = crate::vm::BUILD_TIMEOUT_MS / 1000;
+    if u64::from(policy.reserve_after_s) > most {
+        let message = format!(
+            "is {}, must be at most {most}, after which a VM waits no longer; 0 keeps no host",
+            policy.reserve_after_s
+        );
+        return Err(invalid("reserve_after_s", message));
+    }
     for (field, number) in [
         ("max_instances_per_host", policy.max_instances_per_host),
         ("max_io_ops_per_host", policy.max_io_ops_per_host),

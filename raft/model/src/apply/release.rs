@@ -25,6 +25,14 @@ impl Cx<'_> {
                 Ok(Outcome::Vm(c.vm))
             }
             ReleaseCause::Deleted => Ok(Outcome::Nothing),
+            ReleaseCause::Vacated if vm.recovery.vacate.is_none() => {
+                Err(wrong_state(format!("VM `{}` was not to leave its node", vm.name)))
+            }
+            ReleaseCause::Vacated => {
+                self.end_claim(&mut vm);
+                self.vacated(vm);
+                Ok(Outcome::Vm(c.vm))
+            }
             // It has run, so its disk may hold something: nobody throws that away for a failed start.
             ReleaseCause::BuildFailed { .. } if vm.status != VmStatus::Build => {
                 Err(wrong_state(format!("VM `{}` was built before, it can only be deleted", vm.name)))
@@ -97,6 +105,10 @@ impl Cx<'_> {
     pub(super) fn put_vm(&mut self, mut vm: Vm) {
         vm.updated_at = self.at;
         vm.revision = self.revision;
+        let task_before = self.state.vms.get(&vm.id).and_then(|before| before.task_state);
+        if task_before != vm.task_state || vm.recovery.task_since.is_none() {
+            vm.recovery.task_since = vm.task_state.map(|_| self.at);
+        }
         let building = vm.building();
         let before = self.state.vms.insert(vm.id, vm).as_ref().and_then(Vm::building);
         if before == building {

@@ -1,12 +1,13 @@
 //! What nodes say of their VMs. A report counts only if it comes from the node and epoch of the claim,
 //! from the host's current boot, and is newer than the last one (FENCING.md, rule 3).
 
+use super::recovery::Restart;
 use super::{Cx, not_found};
 use crate::command::{ReportVms, VmReport};
 use crate::limits;
 use crate::planted::{Plant, planted};
 use crate::reply::{Kind, Outcome, Reason};
-use crate::vm::{Fault, Observed, ObservedState, TaskState, Vm, VmStatus, WantPower};
+use crate::vm::{Availability, Fault, Observed, ObservedState, TaskState, Vm, VmStatus, WantPower};
 
 impl Cx<'_> {
     pub(super) fn report_vms(&mut self, c: &ReportVms) -> Result<Outcome, Reason> {
@@ -45,6 +46,12 @@ impl Cx<'_> {
             state: state.clone(),
             at: self.at,
         });
+        if report.armed_for == Some(vm.recovery.availability_revision)
+            && vm.spec.availability == Availability::Failover
+            && let Some(claim) = &mut vm.claim
+        {
+            claim.availability = Availability::Failover;
+        }
         // A report about an earlier run says nothing about the one asked for.
         if vm.status != VmStatus::Deleting && report.run == vm.power.run {
             self.follow(&mut vm, c, state);
@@ -63,6 +70,10 @@ impl Cx<'_> {
 
     /// Moves the status to what the node reports of the run asked for.
     fn follow(&mut self, vm: &mut Vm, c: &ReportVms, state: ObservedState) {
+        // It is on its way out; how its last run ends says nothing.
+        if vm.recovery.vacate.is_some() || vm.task_state == Some(TaskState::Restarting) && !is_up(&state) {
+            return;
+        }
         let fault = |message: String| Some(Fault { message, node: Some(c.node), at: self.at });
         let before = (vm.status, vm.task_state);
         let (what, message) = match (state, vm.power.want) {
@@ -79,6 +90,8 @@ impl Cx<'_> {
                 }
                 vm.fault = None;
                 vm.excluded.clear();
+                vm.recovery.failing_over = false;
+                vm.recovery.next_restart_at = None;
                 settle(vm, VmStatus::Active);
                 ("active", String::new())
             }
@@ -115,16 +128,12 @@ impl Cx<'_> {
             }
             (ObservedState::GuestOff, WantPower::On) => {
                 let message = "the guest powered itself off".to_owned();
-                vm.power.want = WantPower::Off;
                 vm.fault = fault(message.clone());
-                settle(vm, VmStatus::Shutoff);
-                ("shutoff", message)
+                self.run_ended(vm, VmStatus::Shutoff, message)
             }
             (ObservedState::Failed { reason }, WantPower::On) => {
-                vm.power.want = WantPower::Off;
                 vm.fault = fault(reason.clone());
-                settle(vm, VmStatus::Error);
-                ("error", reason)
+                self.run_ended(vm, VmStatus::Error, reason)
             }
             (ObservedState::Unknown { reason }, _) => {
                 vm.fault = fault(reason);
@@ -138,6 +147,27 @@ impl Cx<'_> {
 }
 
 impl Cx<'_> {
+    /// A run ended that should not have: its policy begins another, or the VM stays off.
+    fn run_ended(&mut self, vm: &mut Vm, status: VmStatus, message: String) -> (&'static str, String) {
+        let what = if status == VmStatus::Error { "error" } else { "shutoff" };
+        match self.restart_by_policy(vm, status, &message) {
+            Restart::Yes(pause_ms) => (what, format!("{message}; it is restarted in {} s", pause_ms / 1000)),
+            Restart::No => {
+                vm.power.want = WantPower::Off;
+                settle(vm, status);
+                (what, message)
+            }
+            Restart::CrashLoop(message) => {
+                vm.power.want = WantPower::Off;
+                if let Some(fault) = &mut vm.fault {
+                    fault.message.clone_from(&message);
+                }
+                settle(vm, VmStatus::Error);
+                ("error", message)
+            }
+        }
+    }
+
     /// As in Nova, one success clears the failures that count against a host.
     fn build_succeeded(&mut self, node: crate::id::NodeId) {
         if let Some(mut node) = self.state.nodes.get(&node).cloned().filter(|node| node.failed_builds > 0) {
@@ -145,6 +175,10 @@ impl Cx<'_> {
             self.state.nodes.insert(node.id, node);
         }
     }
+}
+
+fn is_up(state: &ObservedState) -> bool {
+    matches!(state, ObservedState::Running | ObservedState::Paused)
 }
 
 fn settle(vm: &mut Vm, status: VmStatus) {

@@ -18,6 +18,7 @@ impl Cx<'_> {
             same_host,
             near,
             priority,
+            preemptible: _,
         } = scheduling;
         if let Some(zone) = availability_zone {
             let known = zone == crate::aggregate::DEFAULT_ZONE

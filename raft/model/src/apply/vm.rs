@@ -6,7 +6,9 @@ use crate::image::ImageKind;
 use crate::limits;
 use crate::quota::usage_of;
 use crate::reply::{Kind, Outcome, Reason};
-use crate::vm::{DEFAULT_STOP_TIMEOUT_S, Power, StopMode, TaskState, Vm, VmSpec, VmStatus, WantPower};
+use crate::vm::{
+    DEFAULT_STOP_TIMEOUT_S, Power, Recovery, StopMode, TaskState, Vm, VmSpec, VmStatus, WantPower,
+};
 
 impl Cx<'_> {
     pub(super) fn create_vm(&mut self, c: &CreateVm) -> Result<Outcome, Reason> {
@@ -39,8 +41,10 @@ impl Cx<'_> {
             observed: None,
             excluded: Vec::new(),
             refusals: Vec::new(),
+            reserved: None,
             decision: None,
             waiting_since: Some(self.at),
+            recovery: Recovery::default(),
             created_at: self.at,
             updated_at: self.at,
             revision: self.revision,
@@ -84,7 +88,7 @@ impl Cx<'_> {
             self.state.nodes.get(&node).ok_or_else(|| not_found(Kind::Node, node))?;
         }
         self.check_scheduling(&c.scheduling)?;
-        Ok(VmSpec {
+        let spec = VmSpec {
             flavor: flavor.id,
             flavor_name: flavor.name.clone(),
             size: flavor.size,
@@ -93,11 +97,14 @@ impl Cx<'_> {
             cmdline: c.cmdline.clone(),
             node: c.node,
             availability: c.availability,
+            policies: c.policies,
             on_no_host: c.on_no_host,
             scheduling: c.scheduling.clone(),
             extra_specs: flavor.extra_specs.clone(),
             image_properties: image.properties.clone(),
-        })
+        };
+        self.check_policies(&spec)?;
+        Ok(spec)
     }
 
     fn image(&self, id: crate::id::ImageId) -> Result<&crate::image::Image, Reason> {
@@ -108,7 +115,7 @@ impl Cx<'_> {
             .ok_or_else(|| not_found(Kind::Image, id))
     }
 
-    fn own_vm(&self, id: crate::id::VmId) -> Result<Vm, Reason> {
+    pub(super) fn own_vm(&self, id: crate::id::VmId) -> Result<Vm, Reason> {
         self.state
             .vms
             .get(&id)
@@ -143,20 +150,22 @@ impl Cx<'_> {
     }
 
     fn power_on(&mut self, vm: &mut Vm) -> Result<&'static str, Reason> {
+        if vm.recovery.vacate.is_some() {
+            return Err(wrong_state(format!("VM `{}` is leaving its node; start it when it has", vm.name)));
+        }
+        if vm.claim.is_some() && vm.power.want == WantPower::Off {
+            self.take_from_fenced(vm);
+        }
+        vm.recovery.stopped_for = None;
         if vm.claim.is_none() {
-            if vm.status != VmStatus::Error {
+            if vm.status == VmStatus::Build {
                 return Err(wrong_state(format!("VM `{}` is being built already", vm.name)));
             }
             // It never got a host, or lost it: schedule it afresh.
-            vm.status = VmStatus::Build;
-            vm.task_state = Some(TaskState::Scheduling);
             vm.power.want = WantPower::On;
             vm.power.run += 1;
             vm.fault = None;
-            vm.excluded.clear();
-            vm.refusals.clear();
-            vm.waiting_since = Some(self.at);
-            self.state.waiting.insert(vm.id);
+            self.reschedule(vm);
             return Ok("rescheduling");
         }
         if vm.power.want == WantPower::On {
@@ -180,7 +189,9 @@ impl Cx<'_> {
         vm.power.want = WantPower::Off;
         vm.power.stop = StopMode::Force;
         vm.waiting_since = None;
+        vm.recovery.next_restart_at = None;
         self.state.waiting.remove(&vm.id);
+        self.take_from_fenced(&mut vm);
         if vm.claim.is_none() {
             self.forget_vm(&vm);
         } else {

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{NodeId, Revision};
-use crate::node::NodeReport;
+use crate::id::{BootId, NodeId, Revision};
+use crate::node::{DrainPinned, NodeReport};
 use crate::resources::{InventoryOverride, ResourceClass};
 use crate::scheduling::Taint;
 
@@ -72,6 +72,56 @@ pub struct UpdateNode {
     pub traits: Option<BTreeSet<String>>,
     #[serde(default)]
     pub inventory: BTreeMap<ResourceClass, Option<InventoryOverride>>,
+    #[serde(default)]
+    pub expected: Option<Revision>,
+}
+
+/// All leases this node may hold have ended: its failover VMs are taken from it (FENCING.md, rules 7, 8, 19).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FenceNode {
+    /// Revision of the sender's `BeginLeadership`.
+    pub leadership: Revision,
+    pub node: NodeId,
+}
+
+/// The node has applied its fence and nothing of what it lost is alive there (FENCING.md, rule 20).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnfenceNode {
+    pub node: NodeId,
+    pub boot_id: BootId,
+    /// Revision of the fence that is answered.
+    pub fence: Revision,
+    /// How many VMs it found running, or left, of those it had lost.
+    #[serde(default)]
+    pub found: u32,
+}
+
+/// Begins a drain, with the cordon, or calls one off; what has left by then stays away.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetNodeDrain {
+    pub node: NodeId,
+    pub drain: Option<DrainRequest>,
+    #[serde(default)]
+    pub expected: Option<Revision>,
+}
+
+/// How a node is emptied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DrainRequest {
+    pub stop_timeout_s: u32,
+    pub pinned: DrainPinned,
+}
+
+/// Begins maintenance (cordon, drain if asked for, no fencing), or ends it: the node takes VMs again, and those
+/// its drain stopped are started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetNodeMaintenance {
+    pub node: NodeId,
+    pub on: bool,
+    #[serde(default)]
+    pub reason: Option<String>,
+    #[serde(default)]
+    pub drain: Option<DrainRequest>,
     #[serde(default)]
     pub expected: Option<Revision>,
 }

@@ -6,7 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{BootId, Epoch, FlavorId, ImageId, NodeId, Revision, VmId};
 use crate::scheduling::Scheduling;
-use crate::vm::{Availability, HostReason, ObservedState, OnNoHost, Score, StopMode, WantPower};
+use crate::vm::{
+    Availability, DiskLoss, HostReason, ObservedState, OnNoHost, RestartPolicy, Score, StopMode, TaskState,
+    VmPolicies, WantPower,
+};
 
 /// A new VM: the record is committed first, placed afterwards.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +26,8 @@ pub struct CreateVm {
     pub node: Option<NodeId>,
     #[serde(default)]
     pub availability: Availability,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub policies: VmPolicies,
     #[serde(default)]
     pub on_no_host: OnNoHost,
     #[serde(default, skip_serializing_if = "Scheduling::is_empty")]
@@ -79,6 +84,9 @@ pub struct NoHost {
     pub vm: VmId,
     pub refusals: Vec<HostReason>,
     pub give_up: bool,
+    /// The host to keep for it; none ends what was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserve: Option<NodeId>,
 }
 
 /// Start, stop or reboot.
@@ -119,6 +127,10 @@ pub struct VmReport {
     pub epoch: Epoch,
     pub run: u64,
     pub state: ObservedState,
+    /// Whatever runs of it is bound to the node's lease, as the availability of that revision asked
+    /// (FENCING.md, rule 12).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub armed_for: Option<Revision>,
 }
 
 /// A node has durably marked an epoch released and will never start it again: its claim ends
@@ -138,4 +150,86 @@ pub enum ReleaseCause {
     Deleted,
     /// It could not be built here; another host may try.
     BuildFailed { reason: String },
+    /// It was to leave this node, and has.
+    Vacated,
+}
+
+/// Changes how a VM is kept running. What is not given stays.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetVmPolicies {
+    pub vm: VmId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub availability: Option<Availability>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_loss: Option<DiskLoss>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restart_policy: Option<RestartPolicy>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_order: Option<i32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_delay_s: Option<u32>,
+    #[serde(default)]
+    pub expected: Option<Revision>,
+}
+
+/// The leader asks VMs to leave their nodes: for a drain, a more important VM, a better balance. Each is checked
+/// on its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VacateVms {
+    /// Revision of the sender's `BeginLeadership`.
+    pub leadership: Revision,
+    pub vms: Vec<VmId>,
+    pub reason: String,
+    pub stop: StopMode,
+}
+
+/// The drain of its node stops a pinned VM.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StopForDrain {
+    /// Revision of the sender's `BeginLeadership`.
+    pub leadership: Revision,
+    pub vms: Vec<VmId>,
+}
+
+/// The pause before a restart by policy is over: the next run begins.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RestartVm {
+    /// Revision of the sender's `BeginLeadership`.
+    pub leadership: Revision,
+    pub vm: VmId,
+    /// The run that ended.
+    pub run: u64,
+}
+
+/// A step took longer than it may: its owner is given up on, and the record says so.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskOverdue {
+    /// Revision of the sender's `BeginLeadership`.
+    pub leadership: Revision,
+    pub vm: VmId,
+    pub task_state: TaskState,
+    pub run: u64,
+}
+
+/// The operator stated that the VM's node is off: its claim ends, its disk there is given up, and it is placed
+/// anew (FENCING.md, rule 1).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EvacuateVm {
+    pub vm: VmId,
+    pub confirm_node_off: bool,
+    #[serde(default)]
+    pub expected: Option<Revision>,
+}
+
+/// Takes a VM out of a transitional state by hand. The claim stays as it is; the node's next report moves the
+/// status on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResetVmState {
+    pub vm: VmId,
+    #[serde(default)]
+    pub expected: Option<Revision>,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }

@@ -1,0 +1,44 @@
+//! Commands about leases and fencing as a whole.
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::Revision;
+
+/// Changes the cluster's policy; what is not given stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetClusterPolicy {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_ttl_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub margin_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub autostart_wait_ms: Option<u64>,
+    #[serde(default)]
+    pub expected: Option<Revision>,
+}
+
+/// The leases given under a longer ttl have ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SettleLeaseTtl {
+    /// Revision of the sender's `BeginLeadership`.
+    pub leadership: Revision,
+    /// Revision of the policy whose ttl is the only one left.
+    pub policy: Revision,
+}
+
+/// Announces network work, or calls it off with `for_ms: None` (FENCING.md, rule 10).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetFreeze {
+    pub for_ms: Option<u64>,
+    #[serde(default)]
+    pub reason: Option<String>,
+}
+
+/// The freeze is over and every lease that was longer for it has ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndFreeze {
+    /// Revision of the sender's `BeginLeadership`.
+    pub leadership: Revision,
+    /// Revision of the freeze.
+    pub freeze: Revision,
+}
