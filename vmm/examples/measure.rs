@@ -140,6 +140,9 @@ fn spec(n: u128, kernel: &Path) -> StartSpec {
         disk_gib: 0,
         boot: Boot::Kernel { kernel: kernel.to_owned() },
         cmdline: None,
+        lease: None,
+        cpu_affinity: Vec::new(),
+        pci_devices: Vec::new(),
     }
 }
 

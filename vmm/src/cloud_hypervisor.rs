@@ -2,6 +2,7 @@
 //! This side prepares a VM's directory and reads its marks; everything about a process that runs is asked
 //! of its shim. It keeps nothing in memory that a restart would lose.
 
+mod arm;
 pub mod bare;
 pub mod client;
 pub mod config;
@@ -25,7 +26,7 @@ use tokio::sync::mpsc;
 
 pub use self::settings::{Settings, ShimCommand, VmmUser};
 use crate::host;
-use crate::hypervisor::{Error, Hypervisor, Observation, StartSpec};
+use crate::hypervisor::{Error, Hypervisor, Lease, Observation, StartSpec};
 use crate::shim::{CONSOLE_SOCKET, cgroup};
 use crate::vm_dir::VmDir;
 use crate::vm_files;
@@ -139,6 +140,14 @@ impl Hypervisor for CloudHypervisor {
 
     fn stop(&self, vm: VmId, mode: StopMode) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(self.stop_vm(vm, mode))
+    }
+
+    fn arm(&self, vm: VmId, lease: Lease) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(self.arm_vm(vm, lease))
+    }
+
+    fn disarm(&self, vm: VmId) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(self.disarm_vm(vm))
     }
 
     fn release(&self, vm: VmId, epoch: Epoch) -> BoxFuture<'_, Result<(), Error>> {

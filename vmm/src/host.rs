@@ -13,6 +13,14 @@ pub fn boot_id() -> io::Result<BootId> {
     text.trim().parse().map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))
 }
 
+/// Nanoseconds since the boot of the host, time asleep included.
+pub fn boottime_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel fills the structure it is given; this clock is always there.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &mut now) };
+    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
+}
+
 /// Memory the kernel manages, in MiB.
 pub fn memory_mib() -> io::Result<u64> {
     let text = std::fs::read_to_string("/proc/meminfo")?;

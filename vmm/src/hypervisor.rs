@@ -12,6 +12,9 @@ use serde::{Deserialize, Serialize};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 
+pub use crate::lease::{Lease, LeaseId};
+pub use crate::pci::PciAddress;
+
 /// A driver of VMs on this host.
 pub trait Hypervisor: Send + Sync + 'static {
     /// Which hypervisor this is, and whether it can work; asked at start and again from time to time.
@@ -29,6 +32,14 @@ pub trait Hypervisor: Send + Sync + 'static {
 
     /// Ends the run; answers when the VMM is gone. Graceful: power button, wait, then power off.
     fn stop(&self, vm: VmId, mode: StopMode) -> BoxFuture<'_, Result<(), Error>>;
+
+    /// From here on the run ends when `lease` does (FENCING.md, rule 12). Answers once that is in force: an
+    /// observation says so, also to the next daemon. Refused where the lease does not live, and by a shim
+    /// that is older than leases.
+    fn arm(&self, vm: VmId, lease: Lease) -> BoxFuture<'_, Result<(), Error>>;
+
+    /// The run needs no lease any more; one whose lease has ended by now is ended all the same.
+    fn disarm(&self, vm: VmId) -> BoxFuture<'_, Result<(), Error>>;
 
     /// Marks `epoch` released, durably (fsync of file and directory): it is never started again here.
     /// Refused while a VMM runs.
@@ -63,6 +74,25 @@ pub struct StartSpec {
     pub disk_gib: u64,
     pub boot: Boot,
     pub cmdline: Option<String>,
+    /// The lease this run depends on; it starts only while that lives, and ends with it (FENCING.md, rules 11
+    /// and 16). `None` for a VM that nobody else may run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease: Option<Lease>,
+    /// Host CPUs that single vCPUs are bound to; the others run anywhere.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cpu_affinity: Vec<VcpuAffinity>,
+    /// Host devices handed to the guest through VFIO.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pci_devices: Vec<PciAddress>,
+}
+
+/// Where a vCPU may run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VcpuAffinity {
+    /// Counts from 0.
+    pub vcpu: u32,
+    /// Numbers of host CPUs, as Linux counts them.
+    pub host_cpus: Vec<u32>,
 }
 
 /// What a guest boots from. Paths are of verified files in the image store.
@@ -104,6 +134,11 @@ pub struct Instance {
     pub run: u64,
     /// The boot of the host in which that run began.
     pub boot_id: Option<BootId>,
+    /// The lease the run ends with; none for a run that needs none, and for one that is over.
+    pub armed: Option<LeaseId>,
+    /// Whether [`Hypervisor::arm`] can work on the run as it is: not where its shim is older than leases.
+    /// Whatever is started next can be armed.
+    pub can_arm: bool,
     pub state: InstanceState,
 }
 
@@ -131,6 +166,9 @@ pub enum ExitCause {
     GuestOff,
     /// The host went down under it.
     HostLost,
+    /// Its lease ended, or was replaced by another. Nothing is wrong with it: the run may begin again under a
+    /// lease that lives.
+    LeaseEnded,
     /// Anything else: an exit nobody asked for is a failure, whatever its code.
     Failed { reason: String },
 }
@@ -144,6 +182,9 @@ pub enum Error {
     /// The call would break a rule (released epoch, VMM still running …).
     #[error("refused: {0}")]
     Refused(String),
+    /// The lease of the start does not live; the run was not begun, and may be with another lease.
+    #[error("no lease to run under: {0}")]
+    NoLease(String),
     /// There is no such VM here.
     #[error("no such VM on this host")]
     NotHere,

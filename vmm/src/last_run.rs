@@ -22,7 +22,8 @@ pub fn at_rest(dir: &VmDir, mark: &EpochRecord, boot: BootId) -> io::Result<Inst
         }
         (Some(_), None) => unreachable!("a real run alone is the latest"),
     };
-    Ok(Instance { epoch: mark.epoch, released: mark.released, run, boot_id, state })
+    let (epoch, released) = (mark.epoch, mark.released);
+    Ok(Instance { epoch, released, run, boot_id, armed: None, can_arm: true, state })
 }
 
 fn end_of_real(dir: &VmDir, record: &ShimRecord, boot: BootId) -> io::Result<ExitCause> {
@@ -47,7 +48,7 @@ fn end_of_simulated(record: SimulatedRecord) -> ExitCause {
 }
 
 /// Whether `run` may begin; otherwise the text of the refusal. A run begins once, but one that was lost
-/// with its host, or ended in an earlier boot, may begin again.
+/// with its host or its lease, or ended in an earlier boot, may begin again.
 pub fn may_begin(dir: &VmDir, epoch: Epoch, run: u64, boot: BootId) -> io::Result<Result<(), String>> {
     let Some(mark) = dir.epoch()? else { return Ok(Ok(())) };
     if mark.epoch > epoch {
@@ -60,7 +61,8 @@ pub fn may_begin(dir: &VmDir, epoch: Epoch, run: u64, boot: BootId) -> io::Resul
         return Ok(Err(format!("epoch {epoch} was released on this host")));
     }
     let last = at_rest(dir, &mark, boot)?;
-    let lost = last.boot_id != Some(boot) || matches!(last.state, InstanceState::Ended(ExitCause::HostLost));
+    let lost = last.boot_id != Some(boot)
+        || matches!(last.state, InstanceState::Ended(ExitCause::HostLost | ExitCause::LeaseEnded));
     Ok(match last.run {
         begun if begun < run || (begun == run && lost) => Ok(()),
         begun => Err(format!("run {run} was begun already; the latest is {begun}")),
@@ -93,6 +95,7 @@ mod tests {
             control_socket: "/b".into(),
             console_socket: "/c".into(),
             cgroup: None,
+            can_arm: true,
         };
         dir.set_shim(&record, Sync::No).expect("shim.json");
     }

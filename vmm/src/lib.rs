@@ -10,6 +10,8 @@ pub mod hypervisor;
 pub mod image_check;
 pub mod image_store;
 mod last_run;
+pub mod lease;
+pub mod pci;
 pub mod shim;
 pub mod simulated;
 pub mod test_guest;

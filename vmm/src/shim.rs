@@ -5,6 +5,7 @@
 //! One thread and one `poll` loop: nothing in it waits for anything but that poll, so a stuck API, console
 //! reader or daemon holds up nothing. The daemon may be killed and replaced at any moment.
 
+mod arming;
 mod begin;
 mod bounded_log;
 pub(crate) mod cgroup;
@@ -12,6 +13,7 @@ pub mod client;
 mod console;
 mod control;
 mod ending;
+mod lease_guard;
 mod poll;
 pub mod protocol;
 mod reset_counter;
@@ -45,8 +47,39 @@ pub const API_SOCKET: &str = "api.sock";
 /// What the shim says over the pipe when all is well.
 const READY: &[u8] = b"ready";
 
+/// Exit status of a shim whose lease does not live.
+pub const EXIT_NO_LEASE: i32 = 3;
+/// How the forked process begins that refusal.
+const NO_LEASE: &str = "no lease: ";
+
 /// Why a shim did not start. Shown to the operator by the daemon.
-type Refusal = String;
+enum Refusal {
+    NoLease(String),
+    Other(String),
+}
+
+impl From<String> for Refusal {
+    fn from(why: String) -> Self {
+        Self::Other(why)
+    }
+}
+
+impl Refusal {
+    /// As the forked process tells it.
+    fn to_line(&self) -> String {
+        match self {
+            Refusal::NoLease(why) => format!("{NO_LEASE}{why}"),
+            Refusal::Other(why) => why.clone(),
+        }
+    }
+
+    fn of_line(line: &str) -> Self {
+        match line.strip_prefix(NO_LEASE) {
+            Some(why) => Refusal::NoLease(why.to_owned()),
+            None => Refusal::Other(line.to_owned()),
+        }
+    }
+}
 
 /// Everything a shim holds before it forks.
 struct Prepared {
@@ -60,18 +93,18 @@ struct Prepared {
 }
 
 /// Starts the shim for one run of one VM; `args` are those after the subcommand. The process that calls
-/// this ends with 0 once the VMM was forked, or with 1 and the reason on standard error; the shim itself
-/// lives on as another process. Must be called while this process has one thread.
+/// this ends with 0 once the VMM was forked, else with the reason on standard error and [`EXIT_NO_LEASE`] or
+/// 1; the shim itself lives on as another process. Must be called while this process has one thread.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ! {
     setup::close_inherited();
-    let outcome = Args::parse(args).and_then(prepare).and_then(fork);
-    match outcome {
+    let outcome = Args::parse(args).map_err(Refusal::from).and_then(prepare).and_then(fork);
+    let (why, status) = match outcome {
         Ok(()) => std::process::exit(0),
-        Err(refusal) => {
-            let _ = writeln!(std::io::stderr(), "{refusal}");
-            std::process::exit(1)
-        }
-    }
+        Err(Refusal::NoLease(why)) => (why, EXIT_NO_LEASE),
+        Err(Refusal::Other(why)) => (why, 1),
+    };
+    let _ = writeln!(std::io::stderr(), "{why}");
+    std::process::exit(status)
 }
 
 /// Takes the VM's lock, checks that this run may begin, and binds the sockets.
@@ -81,14 +114,14 @@ fn prepare(args: Args) -> Result<Prepared, Refusal> {
     let lock = dir
         .lock()
         .map_err(unreadable)?
-        .ok_or("this VM has a shim or a VMM running already".to_owned())?
+        .ok_or_else(|| "this VM has a shim or a VMM running already".to_owned())?
         .share();
     let spec: RunSpec = durable::read_json(&dir.file("spec.json"))
         .map_err(unreadable)?
         .ok_or_else(|| format!("{} has no spec.json", dir.path().display()))?;
     let boot = host::boot_id().map_err(|e| format!("this host has no boot id: {e}"))?;
     if dir.epoch().map_err(unreadable)?.is_none_or(|mark| mark.epoch != spec.start.epoch) {
-        return Err(format!("epoch {} is not the one of {}", spec.start.epoch, dir.path().display()));
+        return Err(format!("epoch {} is not the one of {}", spec.start.epoch, dir.path().display()).into());
     }
     // Checked again under the lock: the daemon may have changed its mind since it wrote the spec.
     last_run::may_begin(&dir, spec.start.epoch, spec.start.run, boot).map_err(unreadable)??;
@@ -113,7 +146,7 @@ fn prepare(args: Args) -> Result<Prepared, Refusal> {
 /// Binds a socket; what lies there is left over, since this process holds the VM's lock.
 fn bind(path: &Path) -> Result<UnixListener, Refusal> {
     let _ = std::fs::remove_file(path);
-    UnixListener::bind(path).map_err(|e| format!("{} cannot be bound: {e}", path.display()))
+    Ok(UnixListener::bind(path).map_err(|e| format!("{} cannot be bound: {e}", path.display()))?)
 }
 
 /// Forks the shim and waits for its word.
@@ -121,7 +154,7 @@ fn fork(prepared: Prepared) -> Result<(), Refusal> {
     let (reader, writer) = std::io::pipe().map_err(|e| format!("no pipe: {e}"))?;
     let group = Group::make(&prepared.spec.start.vm.to_string());
     match cgroup::fork_into(group) {
-        Err(e) => Err(format!("the shim cannot be forked: {e}")),
+        Err(e) => Err(format!("the shim cannot be forked: {e}").into()),
         Ok(Fork::Parent) => {
             drop(writer);
             drop(prepared);
@@ -138,8 +171,9 @@ fn fork(prepared: Prepared) -> Result<(), Refusal> {
                     run.serve()
                 }
                 Err(refusal) => {
-                    setup::note(&refusal);
-                    let _ = writer.write_all(refusal.as_bytes());
+                    let line = refusal.to_line();
+                    setup::note(&line);
+                    let _ = writer.write_all(line.as_bytes());
                 }
             }
             std::process::exit(0)
@@ -152,7 +186,7 @@ fn await_ready(mut reader: File) -> Result<(), Refusal> {
     reader.read_to_end(&mut said).map_err(|e| format!("the shim cannot be heard: {e}"))?;
     match said.as_slice() {
         READY => Ok(()),
-        [] => Err("the shim died while it started; see shim.log in the VM's directory".to_owned()),
-        refusal => Err(String::from_utf8_lossy(refusal).into_owned()),
+        [] => Err("the shim died while it started; see shim.log in the VM's directory".to_owned().into()),
+        refusal => Err(Refusal::of_line(&String::from_utf8_lossy(refusal))),
     }
 }

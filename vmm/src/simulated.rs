@@ -1,7 +1,10 @@
 //! A driver without a hypervisor: VMs are records that print a banner and echo what is typed. For hosts
 //! without KVM and for large tests; always labelled as simulated. Its directories carry the same durable
 //! marks as the real one's, so that restarts, releases and epochs behave the same: a simulated VM goes on
-//! through a restart of the daemon and is lost with the host.
+//! through a restart of the daemon and is lost with the host. It depends on its lease as far as a driver in
+//! the daemon can see to that.
+
+mod leases;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -17,7 +20,9 @@ use tokio::sync::{broadcast, mpsc};
 
 use crate::cloud_hypervisor::config;
 use crate::host;
-use crate::hypervisor::{Error, ExitCause, Hypervisor, Instance, InstanceState, Observation, StartSpec};
+use crate::hypervisor::{
+    Error, ExitCause, Hypervisor, Instance, InstanceState, Lease, Observation, StartSpec,
+};
 use crate::last_run;
 use crate::shim::BoundedLog;
 use crate::vm_dir::{FORMAT, SimulatedRecord, VmDir};
@@ -39,6 +44,8 @@ struct Shared {
     root: PathBuf,
     reason: String,
     boot_id: BootId,
+    armed: leases::Armed,
+    changing: Mutex<()>,
     consoles: Mutex<HashMap<VmId, broadcast::Sender<Vec<u8>>>>,
     changes: mpsc::UnboundedSender<VmId>,
     receiver: Mutex<Option<mpsc::UnboundedReceiver<VmId>>>,
@@ -54,6 +61,8 @@ impl Simulated {
             root: dir,
             reason,
             boot_id: host::boot_id()?,
+            armed: leases::Armed::default(),
+            changing: Mutex::default(),
             consoles: Mutex::default(),
             changes,
             receiver: Mutex::new(Some(receiver)),
@@ -72,11 +81,31 @@ impl Simulated {
         VmDir::new(&self.shared.root, vm)
     }
 
-    /// The run that goes on, if one does.
+    /// The run that goes on, if one does. One whose lease has ended does not: whoever looks first ends it.
     fn running(&self, vm: VmId) -> Result<Option<SimulatedRecord>, Error> {
+        let _changing = self.changing();
+        self.running_while_changing(vm)
+    }
+
+    /// As [`running`](Self::running), for who holds the lock already.
+    fn running_while_changing(&self, vm: VmId) -> Result<Option<SimulatedRecord>, Error> {
         let dir = self.dir(vm);
         let latest = dir.simulated().map_err(io_error("cannot read the run of", dir.path()))?;
-        Ok(latest.filter(|run| run.ended.is_none() && run.boot_id == self.shared.boot_id))
+        let Some(run) = latest.filter(|run| run.ended.is_none() && run.boot_id == self.shared.boot_id) else {
+            return Ok(None);
+        };
+        match &run.lease {
+            Some(lease) if lease.deadline().is_err() => {
+                self.record_end(vm, run, ExitCause::LeaseEnded)?;
+                let _ = self.shared.changes.send(vm);
+                Ok(None)
+            }
+            Some(lease) => {
+                self.look_after(vm, lease);
+                Ok(Some(run))
+            }
+            None => Ok(Some(run)),
+        }
     }
 
     fn refuse_running(&self, vm: VmId) -> Result<(), Error> {
@@ -99,6 +128,8 @@ impl Simulated {
                 released: mark.released && mark.epoch == run.epoch,
                 run: run.run,
                 boot_id: Some(run.boot_id),
+                armed: run.lease.map(|lease| lease.id),
+                can_arm: true,
                 state: InstanceState::Running,
             },
             None => last_run::at_rest(&dir, &mark, self.shared.boot_id).map_err(unreadable())?,
@@ -122,6 +153,9 @@ impl Simulated {
         }
         let may_begin = last_run::may_begin(&dir, spec.epoch, spec.run, self.shared.boot_id);
         may_begin.map_err(unreadable())?.map_err(Error::Refused)?;
+        if let Some(lease) = &spec.lease {
+            lease.deadline().map_err(Error::NoLease)?;
+        }
         if dir.epoch().map_err(unreadable())?.is_none_or(|mark| mark.epoch != spec.epoch) {
             dir.set_epoch(spec.epoch, false).map_err(io_error("cannot write the epoch of", dir.path()))?;
         }
@@ -132,19 +166,60 @@ impl Simulated {
             run: spec.run,
             boot_id: self.shared.boot_id,
             ended: None,
+            lease: spec.lease.clone(),
         };
-        dir.set_simulated(&record).map_err(io_error("cannot write the run of", dir.path()))
+        self.record(spec.vm, &record)?;
+        if let Some(lease) = &spec.lease {
+            self.look_after(spec.vm, lease);
+        }
+        Ok(())
     }
 
     fn finish(&self, vm: VmId, cause: ExitCause) -> Result<(), Error> {
-        if let Some(mut run) = self.running(vm)? {
-            run.ended = Some(cause);
-            let dir = self.dir(vm);
-            dir.set_simulated(&run).map_err(io_error("cannot write the run of", dir.path()))?;
+        let _changing = self.changing();
+        match self.running_while_changing(vm)? {
+            Some(run) => self.record_end(vm, run, cause),
+            None => Ok(()),
         }
+    }
+
+    fn record_end(&self, vm: VmId, mut run: SimulatedRecord, cause: ExitCause) -> Result<(), Error> {
+        run.ended = Some(cause);
+        self.record(vm, &run)?;
+        self.shared.armed.remove(vm);
         // Dropping the sender ends the consoles.
         self.consoles().remove(&vm);
         Ok(())
+    }
+
+    fn record(&self, vm: VmId, run: &SimulatedRecord) -> Result<(), Error> {
+        let dir = self.dir(vm);
+        dir.set_simulated(run).map_err(io_error("cannot write the run of", dir.path()))
+    }
+
+    /// Makes a run that goes on depend on `lease`, or on none.
+    fn set_lease(&self, vm: VmId, lease: Option<Lease>) -> Result<(), Error> {
+        if let Some(lease) = &lease {
+            lease.deadline().map_err(Error::NoLease)?;
+        }
+        if self.look(vm)? == Observation::Absent {
+            return Err(Error::NotHere);
+        }
+        let _changing = self.changing();
+        let Some(run) = self.running_while_changing(vm)? else {
+            return Err(Error::Refused("the VM does not run".to_owned()));
+        };
+        self.record(vm, &SimulatedRecord { lease: lease.clone(), ..run })?;
+        match &lease {
+            Some(lease) => self.look_after(vm, lease),
+            None => self.shared.armed.remove(vm),
+        }
+        Ok(())
+    }
+
+    /// Held while the record of a run is read in order to be changed.
+    fn changing(&self) -> MutexGuard<'_, ()> {
+        self.shared.changing.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     /// Appends to the log and shows it to whoever is connected.
@@ -247,6 +322,14 @@ impl Hypervisor for Simulated {
                 Observation::Known(_) | Observation::Unknown { .. } => Ok(()),
             }
         })
+    }
+
+    fn arm(&self, vm: VmId, lease: Lease) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move { self.set_lease(vm, Some(lease)) })
+    }
+
+    fn disarm(&self, vm: VmId) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move { self.set_lease(vm, None) })
     }
 
     fn release(&self, vm: VmId, epoch: Epoch) -> BoxFuture<'_, Result<(), Error>> {

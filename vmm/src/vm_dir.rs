@@ -28,6 +28,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::durable::{self, Sync};
 use crate::hypervisor::ExitCause;
+use crate::lease::Lease;
 
 /// Version written into every file here. Readers accept every version up to theirs.
 pub const FORMAT: u32 = 1;
@@ -59,6 +60,9 @@ pub struct ShimRecord {
     pub console_socket: PathBuf,
     /// The shim's own cgroup, where it could make one.
     pub cgroup: Option<PathBuf>,
+    /// This shim can be told to end its VM with a lease.
+    #[serde(default)]
+    pub can_arm: bool,
 }
 
 /// A process, named uniquely within one boot.
@@ -89,6 +93,9 @@ pub struct SimulatedRecord {
     pub boot_id: BootId,
     /// None while it goes on.
     pub ended: Option<ExitCause>,
+    /// The lease it depends on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease: Option<Lease>,
 }
 
 /// The directory of one VM; it need not exist.
@@ -321,5 +328,6 @@ mod tests {
         )
         .expect("shim.json");
         assert_eq!(shim.shim, ProcessId { pid: 10, start_ticks: 99 });
+        assert!(!shim.can_arm, "the first shims knew no leases");
     }
 }

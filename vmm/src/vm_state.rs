@@ -14,6 +14,7 @@
 //!      ▼                   ▼                 ▼
 //!   Ending(cause) ── VMM told to exit, then killed ── VMM exited ──► Ended(cause)
 //!
+//!   lease ended, in any phase ──► Ending, and the VMM is killed at once
 //!   any other exit of the VMM ──► Ended(Failed): an exit nobody asked for is a failure, whatever its code
 //! ```
 
@@ -57,6 +58,8 @@ pub enum Input {
     Kill,
     /// The host is going down.
     HostStopping,
+    /// The lease this run depends on has ended.
+    LeaseEnded,
     /// The time the guest had to power off is over.
     GraceOver,
     VmmExited {
@@ -72,6 +75,8 @@ pub enum Action {
     PressPowerButton,
     /// Tell the VMM to exit; kill it if it does not.
     EndVmm,
+    /// Kill the VMM, now and without a word before.
+    KillVmm,
     /// The run is over: write it down.
     RecordExit,
 }
@@ -86,6 +91,10 @@ impl Phase {
                 (Ended(Failed { reason }), RecordExit)
             }
             (Stopping(cause) | Ending(cause), Input::VmmExited { .. }) => (Ended(cause), RecordExit),
+
+            // Somebody else may run this VM from now on. What was being ended anyway keeps its cause.
+            (Starting | Running | Paused, Input::LeaseEnded) => (Ending(LeaseEnded), KillVmm),
+            (Stopping(cause) | Ending(cause), Input::LeaseEnded) => (Ending(cause), KillVmm),
 
             (Starting, Input::Booted) => (Running, Nothing),
             (Starting, Input::StartFailed { reason }) => (Ending(Failed { reason }), EndVmm),
@@ -190,6 +199,21 @@ mod tests {
             run([Input::Booted, Input::Stop, Input::GuestOff, exited()]).0,
             Phase::Ended(ExitCause::Requested)
         );
+    }
+
+    #[test]
+    fn the_end_of_a_lease_kills_in_every_phase_and_nothing_gets_in_between() {
+        let ended = (Phase::Ended(ExitCause::LeaseEnded), Action::RecordExit);
+        let begun = [vec![], vec![Input::Booted], vec![Input::Booted, Input::Paused]];
+        for before in begun {
+            let (phase, action) = run(before.iter().cloned().chain([Input::LeaseEnded]));
+            assert_eq!((&phase, action), (&Phase::Ending(ExitCause::LeaseEnded), Action::KillVmm));
+            assert_eq!(run(before.into_iter().chain([Input::LeaseEnded, exited()])), ended);
+        }
+        let stopping = [Input::Booted, Input::Stop, Input::LeaseEnded];
+        assert_eq!(run(stopping), (Phase::Ending(ExitCause::Requested), Action::KillVmm));
+        let ending = [Input::Booted, Input::Kill, Input::LeaseEnded];
+        assert_eq!(run(ending), (Phase::Ending(ExitCause::Requested), Action::KillVmm));
     }
 
     #[test]

@@ -4,7 +4,8 @@ use holm_model::node::HypervisorKind;
 use holm_model::vm::StopMode;
 use holm_model::{Epoch, Revision, VmId};
 use holm_vmm::hypervisor::{Boot, Error, ExitCause, InstanceState, Observation, StartSpec};
-use holm_vmm::{Hypervisor, Simulated};
+use holm_vmm::lease::{Lease, LeaseFile, LeaseId};
+use holm_vmm::{Hypervisor, Simulated, host};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 fn spec(n: u128) -> StartSpec {
@@ -18,6 +19,9 @@ fn spec(n: u128) -> StartSpec {
         disk_gib: 0,
         boot: Boot::Kernel { kernel: "/none".into() },
         cmdline: None,
+        lease: None,
+        cpu_affinity: Vec::new(),
+        pci_devices: Vec::new(),
     }
 }
 
@@ -111,4 +115,80 @@ async fn absurd_sizes_are_refused_like_by_the_real_one() {
     let refused = driver.start(StartSpec { vcpus: 0, ..spec(1) }).await;
     assert!(matches!(&refused, Err(Error::BuildFailed(why)) if why.starts_with("vcpus")), "{refused:?}");
     assert_eq!(driver.observe(spec(1).vm).await, Observation::Absent);
+}
+
+const SECOND: u64 = 1_000_000_000;
+
+fn lease_file(dir: &tempfile::TempDir) -> LeaseFile {
+    LeaseFile::open_or_create(&dir.path().join("lease")).expect("lease file")
+}
+
+fn lease(file: &LeaseFile, id: u64) -> Option<Lease> {
+    Some(Lease { file: file.path().to_owned(), id: LeaseId(id) })
+}
+
+async fn armed(driver: &Simulated, vm: VmId) -> Option<LeaseId> {
+    match driver.observe(vm).await {
+        Observation::Known(instance) => instance.armed,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_vm_ends_with_its_lease_without_being_looked_at_and_may_begin_again_under_another() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let file = lease_file(&dir);
+    let driver = driver(&dir);
+    let mut changes = driver.changes();
+    let bound = StartSpec { lease: lease(&file, 1), ..spec(1) };
+    assert!(matches!(driver.start(bound.clone()).await, Err(Error::NoLease(_))), "none was granted");
+    assert_eq!(driver.observe(bound.vm).await, Observation::Absent, "the run was not begun");
+
+    file.grant(LeaseId(1), host::boottime_ns() + SECOND / 5).expect("granted");
+    driver.start(bound.clone()).await.expect("started");
+    assert_eq!(armed(&driver, bound.vm).await, Some(LeaseId(1)));
+    assert_eq!(changes.recv().await, Some(bound.vm));
+    assert!(Lease { file: file.path().to_owned(), id: LeaseId(1) }.deadline().is_err(), "not before its end");
+    assert_eq!(state(&driver, bound.vm).await, InstanceState::Ended(ExitCause::LeaseEnded));
+
+    file.grant(LeaseId(2), host::boottime_ns() + 1000 * SECOND).expect("granted");
+    let again = StartSpec { lease: lease(&file, 2), ..bound };
+    driver.start(again.clone()).await.expect("the same run, under the new lease");
+    assert_eq!(state(&driver, again.vm).await, InstanceState::Running);
+}
+
+#[tokio::test]
+async fn a_vm_is_armed_and_disarmed_as_it_runs_and_a_restart_of_the_daemon_knows() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let file = lease_file(&dir);
+    let (first, spec) = (driver(&dir), spec(1));
+    first.start(spec.clone()).await.expect("started");
+    let one = lease(&file, 1).expect("lease");
+    assert!(matches!(first.arm(spec.vm, one.clone()).await, Err(Error::NoLease(_))));
+    assert_eq!(armed(&first, spec.vm).await, None, "a refusal changes nothing");
+    file.grant(LeaseId(1), host::boottime_ns() + 1000 * SECOND).expect("granted");
+    first.arm(spec.vm, one.clone()).await.expect("armed");
+    drop(first);
+
+    let second = driver(&dir);
+    assert_eq!(armed(&second, spec.vm).await, Some(LeaseId(1)));
+    second.disarm(spec.vm).await.expect("disarmed");
+    file.end();
+    assert_eq!(state(&second, spec.vm).await, InstanceState::Running);
+    assert!(matches!(second.arm(self::spec(2).vm, one).await, Err(Error::NoLease(_))));
+}
+
+#[tokio::test]
+async fn the_next_daemon_ends_what_lost_its_lease_meanwhile() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let file = lease_file(&dir);
+    file.grant(LeaseId(1), host::boottime_ns() + 1000 * SECOND).expect("granted");
+    let bound = StartSpec { lease: lease(&file, 1), ..spec(1) };
+    let first = driver(&dir);
+    first.start(bound.clone()).await.expect("started");
+    drop(first);
+    // Another lease is in force: the one of before has lapsed, whatever its deadline was.
+    file.grant(LeaseId(2), host::boottime_ns() + 1000 * SECOND).expect("granted");
+    let second = driver(&dir);
+    assert_eq!(state(&second, bound.vm).await, InstanceState::Ended(ExitCause::LeaseEnded));
 }

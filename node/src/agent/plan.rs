@@ -150,7 +150,8 @@ fn power_on(on: Standing, vm: &Vm, epoch: Epoch, here: Option<&Instance>) -> Ste
         InstanceState::Running => report(ObservedState::Running),
         InstanceState::Paused => report(ObservedState::Paused),
         InstanceState::Unresponsive { reason } => report(ObservedState::Unknown { reason: reason.clone() }),
-        InstanceState::Ended(ExitCause::HostLost) => start(true),
+        // Lost with its host, or with its lease: it begins again, under a lease that lives.
+        InstanceState::Ended(ExitCause::HostLost | ExitCause::LeaseEnded) => start(true),
         // Powered off with the host, which is up again.
         InstanceState::Ended(ExitCause::Requested) if instance.boot_id != Some(on.boot) => start(true),
         InstanceState::Ended(ExitCause::Requested) if on.held => Step::Wait("the host is going down"),

@@ -173,6 +173,9 @@ mod tests {
             disk_gib: 0,
             boot,
             cmdline: Some("console=ttyS0".into()),
+            lease: None,
+            cpu_affinity: Vec::new(),
+            pci_devices: Vec::new(),
         }
     }
 

@@ -8,6 +8,7 @@ use holm_model::VmId;
 use super::CloudHypervisor;
 use crate::hypervisor::{Instance, InstanceState, Observation};
 use crate::last_run;
+use crate::lease::{ArmedRecord, LeaseId};
 use crate::shim::client::{self, TIMEOUT};
 use crate::shim::protocol::{Op, Status};
 use crate::vm_dir::{EpochRecord, ShimRecord, VmDir};
@@ -48,30 +49,38 @@ impl CloudHypervisor {
         let Some(record) = dir.shim()? else { return Ok(None) };
         // Whatever it says now, what it says next is news.
         self.watches.begin(vm, &record.control_socket);
-        let state = match client::call(&record.control_socket, Op::Status, TIMEOUT).await {
+        let (state, armed) = match client::call(&record.control_socket, Op::Status, TIMEOUT).await {
             Ok(status) => match running_state(&status) {
-                Ok(state) => state,
+                Ok(state) => (state, status.armed),
                 Err(reason) => return Ok(Some(Observation::Unknown { reason })),
             },
             // Its backlog is full, or it took the request and is silent.
             Err(e) if matches!(e.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock) => {
-                InstanceState::Unresponsive {
+                let state = InstanceState::Unresponsive {
                     reason: format!("its shim (process {}) does not answer", record.shim.pid),
-                }
+                };
+                (state, ArmedRecord::read(&self.run_dir(vm))?.map(|armed| armed.lease.id))
             }
             Err(_) => return Ok(None),
         };
-        Ok(Some(Observation::Known(instance(mark, &record, state))))
+        Ok(Some(Observation::Known(instance(mark, &record, armed, state))))
     }
 }
 
-fn instance(mark: &EpochRecord, record: &ShimRecord, state: InstanceState) -> Instance {
+fn instance(
+    mark: &EpochRecord,
+    record: &ShimRecord,
+    armed: Option<LeaseId>,
+    state: InstanceState,
+) -> Instance {
     // A run of an older epoch that still goes on is reported under the epoch it belongs to.
     Instance {
         epoch: record.epoch,
         released: mark.released && mark.epoch == record.epoch,
         run: record.run,
         boot_id: Some(record.boot_id),
+        armed,
+        can_arm: record.can_arm,
         state,
     }
 }
@@ -79,12 +88,9 @@ fn instance(mark: &EpochRecord, record: &ShimRecord, state: InstanceState) -> In
 /// The phase in the words of the trait; the text of an unknown one where there is none.
 fn running_state(status: &Status) -> Result<InstanceState, String> {
     if let Some(unanswered) = &status.unanswered {
-        let seconds = unanswered.for_ms / 1000;
+        // Without the time it has taken so far: each new text would be one more report to the cluster.
         return Ok(InstanceState::Unresponsive {
-            reason: format!(
-                "Cloud Hypervisor has not answered {} for {seconds} s; it may be busy",
-                unanswered.call
-            ),
+            reason: format!("Cloud Hypervisor has not answered {}; it may be busy", unanswered.call),
         });
     }
     match &status.phase {
@@ -106,4 +112,31 @@ pub(super) async fn lock_ends(dir: &VmDir) -> io::Result<bool> {
         tokio::time::sleep(LOCK_POLL).await;
     }
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shim::protocol::{Unanswered, VERSION};
+
+    #[test]
+    fn a_vmm_that_hangs_longer_is_told_in_the_same_words() {
+        let told = |for_ms| {
+            let unanswered = Some(Unanswered { call: "vm.info".to_owned(), for_ms });
+            running_state(&Status {
+                v: VERSION,
+                epoch: holm_model::Epoch(holm_model::Revision(1)),
+                run: 1,
+                phase: Phase::Running,
+                vmm_pid: 1,
+                resets: 0,
+                unanswered,
+                armed: None,
+                error: None,
+            })
+        };
+        let reason = "Cloud Hypervisor has not answered vm.info; it may be busy".to_owned();
+        assert_eq!(told(2_000), Ok(InstanceState::Unresponsive { reason }));
+        assert_eq!(told(2_000), told(7_000));
+    }
 }

@@ -15,6 +15,7 @@ use crate::durable::{self, Sync};
 use crate::hypervisor::{Boot, DiskFormat, Error, ExitCause, StartSpec};
 use crate::image_check;
 use crate::last_run;
+use crate::shim::EXIT_NO_LEASE;
 use crate::shim::client::Connection;
 use crate::shim::protocol::Op;
 use crate::shim::setup::Args;
@@ -42,6 +43,10 @@ impl CloudHypervisor {
         }
         config::validate(&spec).map_err(Error::BuildFailed)?;
         let binary = self.detect().await.map_err(Error::BuildFailed)?;
+        if let Some(lease) = &spec.lease {
+            // Early, before anything is made; the shim decides.
+            lease.deadline().map_err(Error::NoLease)?;
+        }
         let payload = self.prepare(&dir, &spec).await?;
         self.remove_leftovers(spec.vm);
         self.write_spec(&dir, &spec, &payload, binary)?;
@@ -154,6 +159,9 @@ impl CloudHypervisor {
             return Ok(());
         }
         let said = String::from_utf8_lossy(&output.stderr);
+        if output.status.code() == Some(EXIT_NO_LEASE) {
+            return Err(Error::NoLease(said.trim().to_owned()));
+        }
         Err(Error::BuildFailed(match said.trim() {
             "" => format!("the shim did not start ({})", output.status),
             said => said.to_owned(),
@@ -204,6 +212,9 @@ fn ended_at_start(cause: Option<ExitCause>) -> Result<(), Error> {
         Some(ExitCause::GuestOff) => Ok(()),
         Some(ExitCause::Requested) => {
             Err(Error::Refused("the VM was stopped while it was being started".to_owned()))
+        }
+        Some(ExitCause::LeaseEnded) => {
+            Err(Error::NoLease("it ended while the VM was being started".to_owned()))
         }
         Some(ExitCause::HostLost) => Err(Error::Unknown("the host is going down".to_owned())),
         None => Err(Error::Unknown("the shim is gone and left no word".to_owned())),

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use super::console::{Console, FarEnd, set_nonblocking};
 use super::control::Control;
 use super::ending::{clean_up, record_exit};
+use super::lease_guard::LeaseGuard;
 use super::reset_counter::ResetCounter;
 use super::run::{LOCK_MEMORY_DELAY, Run, TRIM_PERIOD};
 use super::setup::{self, note};
@@ -21,6 +22,7 @@ use crate::cloud_hypervisor::process::{Launch, Vmm};
 use crate::durable::Sync;
 use crate::host;
 use crate::hypervisor::ExitCause;
+use crate::lease::ArmedRecord;
 use crate::vm_dir::{FORMAT, ProcessId, SharedLock, ShimRecord, VmDir};
 use crate::vm_state::Phase;
 
@@ -45,13 +47,25 @@ impl Run {
             control_socket: prepared.run_dir.join(CONTROL_SOCKET),
             console_socket: prepared.run_dir.join(CONSOLE_SOCKET),
             cgroup,
+            can_arm: true,
         };
+        let mut lease = LeaseGuard::new().map_err(|e| format!("no timer: {e}"))?;
+        if let Some(needed) = &prepared.spec.start.lease {
+            // While nothing is written down yet: the run has not begun.
+            lease.arm(needed).map_err(Refusal::NoLease)?;
+        }
         dir.reserve_exit();
         // A run that was lost with its host may begin again under the same number.
         dir.clear_exit().map_err(|e| format!("exit.json cannot be removed: {e}"))?;
         // From here on the run counts as begun.
         dir.set_shim(&record, Sync::Yes).map_err(|e| format!("shim.json cannot be written: {e}"))?;
 
+        // Again, after all that took time: from here to the fork nothing does (FENCING.md, rule 11).
+        if lease.has_ended() {
+            record_exit(&dir, &record, ExitCause::LeaseEnded);
+            clean_up(&prepared.run_dir, &record);
+            return Err(Refusal::NoLease("it ended while the VM was being started".to_owned()));
+        }
         let launched = launch(&dir, &prepared.spec, prepared.api, prepared.console, &prepared.lock);
         let (vmm, console, events, vmm_log) = launched.map_err(|reason| {
             let reason = format!("Cloud Hypervisor cannot be started: {reason}");
@@ -59,7 +73,13 @@ impl Run {
             clean_up(&prepared.run_dir, &record);
             reason
         })?;
-        record.vmm = Some(process_id(vmm.pid()));
+        let vmm_id = process_id(vmm.pid());
+        record.vmm = Some(vmm_id);
+        if let Some(lease) = prepared.spec.start.lease.clone() {
+            let armed = ArmedRecord::new(record.boot_id, lease, record.shim, vmm_id);
+            // Dropping the VMM here would leave it running; this process ends, and it with it.
+            armed.write(&prepared.run_dir).map_err(|e| format!("armed.json cannot be written: {e}"))?;
+        }
         if let Err(e) = dir.set_shim(&record, Sync::No) {
             note(&format!("shim.json does not name the VMM: {e}"));
         }
@@ -75,6 +95,7 @@ impl Run {
             _lock: prepared.lock,
             phase: Phase::Starting,
             vmm,
+            lease,
             api,
             events: Some(events),
             event_parser: Parser::default(),

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::poll::{PollSet, Token};
 use super::protocol::{Op, Request, Status, VERSION};
+use crate::lease::Lease;
 use crate::vm_state::Phase;
 
 /// Clients at once. The daemon has two or three.
@@ -40,7 +41,7 @@ enum Wait {
 }
 
 /// A request that the shim itself has to act on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Demand {
     /// Ask the VMM how it is.
     Probe,
@@ -48,6 +49,15 @@ pub enum Demand {
         timeout: Duration,
     },
     Kill,
+    /// To be answered to `client` when it is in force or refused.
+    Arm {
+        client: u64,
+        lease: Lease,
+    },
+    /// The same.
+    Disarm {
+        client: u64,
+    },
 }
 
 impl Control {
@@ -125,6 +135,11 @@ impl Control {
         });
     }
 
+    /// Answers one client.
+    pub fn answer(&mut self, client: u64, status: &Status) {
+        self.clients.retain_mut(|one| one.id != client || one.send(status));
+    }
+
     /// Answers those who waited for the VMM's word: all of them when it is there, else those whose
     /// patience is over.
     pub fn answer_probes(&mut self, status: &Status, now: Instant, answered: bool) {
@@ -162,6 +177,14 @@ impl Client {
             Op::Kill => {
                 demands.push(Demand::Kill);
                 self.send(status)
+            }
+            Op::Arm { file, lease } => {
+                demands.push(Demand::Arm { client: self.id, lease: Lease { file, id: lease } });
+                true
+            }
+            Op::Disarm => {
+                demands.push(Demand::Disarm { client: self.id });
+                true
             }
         }
     }

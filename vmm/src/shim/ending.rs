@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::cgroup;
 use super::setup::note;
 use crate::hypervisor::ExitCause;
+use crate::lease::ArmedRecord;
 use crate::vm_dir::{ExitRecord, FORMAT, ShimRecord, VmDir};
 
 /// How often the record is tried when it cannot be written, a second apart.
@@ -58,6 +59,7 @@ pub fn clean_up(run_dir: &Path, record: &ShimRecord) {
     for socket in [&record.api_socket, &record.control_socket, &record.console_socket] {
         let _ = std::fs::remove_file(socket);
     }
+    let _ = ArmedRecord::remove(run_dir);
     let _ = std::fs::remove_dir(run_dir);
     if let Some(group) = &record.cgroup {
         cgroup::leave(group);

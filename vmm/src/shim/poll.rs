@@ -10,6 +10,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 /// Whom a descriptor belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Token {
+    Lease,
     Signal,
     VmmExit,
     Events,

@@ -3,9 +3,12 @@
 //! the shim is gone. Stays readable for ever, because shims outlive upgrades of the daemon: operations and
 //! fields are added, never changed, and unknown fields are ignored.
 
+use std::path::PathBuf;
+
 use holm_model::Epoch;
 use serde::{Deserialize, Serialize};
 
+use crate::lease::LeaseId;
 use crate::vm_state::Phase;
 
 /// Version of the protocol.
@@ -33,6 +36,11 @@ pub enum Op {
     Kill,
     /// A status now and after every change.
     Watch,
+    /// The run ends with this lease of the node's lease file. Answers once that is in force; the status has
+    /// an error where it is not. A shim that does not know this operation answers with an error too.
+    Arm { file: PathBuf, lease: LeaseId },
+    /// The run needs no lease any more.
+    Disarm,
 }
 
 /// How things are.
@@ -47,7 +55,10 @@ pub struct Status {
     pub resets: u64,
     /// The call that the VMM has not answered yet, if that takes longer than it should.
     pub unanswered: Option<Unanswered>,
-    /// Why the request was not understood; the rest is true all the same.
+    /// The lease the run ends with.
+    #[serde(default)]
+    pub armed: Option<LeaseId>,
+    /// Why the request was not understood or refused; the rest is true all the same.
     #[serde(default)]
     pub error: Option<String>,
 }
@@ -72,6 +83,11 @@ mod tests {
             (r#"{"v":1,"op":"stop","timeout_s":60}"#, Op::Stop { timeout_s: 60 }),
             (r#"{"v":1,"op":"kill"}"#, Op::Kill),
             (r#"{"v":1,"op":"watch","later":true}"#, Op::Watch),
+            (
+                r#"{"v":1,"op":"arm","file":"/run/holm/lease","lease":7}"#,
+                Op::Arm { file: "/run/holm/lease".into(), lease: LeaseId(7) },
+            ),
+            (r#"{"v":1,"op":"disarm"}"#, Op::Disarm),
         ];
         for (line, op) in cases {
             assert_eq!(serde_json::from_str::<Request>(line).expect(line), Request { v: 1, op });
@@ -81,11 +97,13 @@ mod tests {
         )
         .expect("status");
         assert_eq!(status.phase, Phase::Ending(ExitCause::GuestOff));
+        assert_eq!(status.armed, None, "an older shim says nothing of leases");
         let failed = ExitCause::Failed { reason: "why".into() };
         let phases = [
             (r#""starting""#, Phase::Starting),
             (r#""running""#, Phase::Running),
             (r#""paused""#, Phase::Paused),
+            (r#"{"ending":"lease-ended"}"#, Phase::Ending(ExitCause::LeaseEnded)),
             (r#"{"stopping":"requested"}"#, Phase::Stopping(ExitCause::Requested)),
             (r#"{"ending":"host-lost"}"#, Phase::Ending(ExitCause::HostLost)),
             (r#"{"ended":{"failed":{"reason":"why"}}}"#, Phase::Ended(failed)),

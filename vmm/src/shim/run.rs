@@ -11,6 +11,7 @@ use nix::sys::signalfd::SignalFd;
 use super::console::Console;
 use super::control::{Control, Demand, PROBE_PATIENCE};
 use super::ending::{clean_up, describe_exit, record_exit};
+use super::lease_guard::LeaseGuard;
 use super::poll::{PollSet, Token};
 use super::protocol::{Status, Unanswered, VERSION};
 use super::reset_counter::ResetCounter;
@@ -48,6 +49,7 @@ pub struct Run {
     pub(super) _lock: SharedLock,
     pub(super) phase: Phase,
     pub(super) vmm: Vmm,
+    pub(super) lease: LeaseGuard,
     pub(super) api: Client,
     pub(super) events: Option<std::io::PipeReader>,
     pub(super) event_parser: Parser,
@@ -74,7 +76,10 @@ impl Run {
     /// it free finds no shim either.
     pub(super) fn serve(mut self) -> ! {
         while !matches!(self.phase, Phase::Ended(_)) {
-            for token in self.wait() {
+            let ready = self.wait();
+            // Before anything else: this process, or its host, may have slept meanwhile.
+            self.end_with_lease();
+            for token in ready {
                 self.handle(token);
             }
             self.keep_time();
@@ -85,6 +90,7 @@ impl Run {
 
     fn wait(&self) -> Vec<Token> {
         let mut set = PollSet::default();
+        self.lease.register(&mut set);
         set.add(Token::Signal, self.signals.as_fd(), true, false);
         set.add(Token::VmmExit, self.vmm.exit_fd(), true, false);
         if let Some(events) = &self.events {
@@ -113,6 +119,8 @@ impl Run {
 
     fn handle(&mut self, token: Token) {
         match token {
+            // Looked at after each wait.
+            Token::Lease => {}
             Token::Signal => {
                 if matches!(self.signals.read_signal(), Ok(Some(_))) {
                     self.grace = HOST_STOP_GRACE;
@@ -163,7 +171,7 @@ impl Run {
     }
 
     /// Feeds the table and does what it says.
-    fn step(&mut self, input: Input) {
+    pub(super) fn step(&mut self, input: Input) {
         let before = self.phase.clone();
         let (phase, action) = before.clone().next(input);
         self.phase = phase;
@@ -174,6 +182,7 @@ impl Run {
                 self.api.submit(Call::PowerButton, now);
                 self.grace_until = Some(now + self.grace);
             }
+            Action::KillVmm => self.vmm.signal(libc::SIGKILL),
             Action::EndVmm => {
                 self.vmm.signal(libc::SIGTERM);
                 self.kill_at = Some(now + TERM_PATIENCE);
@@ -193,6 +202,16 @@ impl Run {
                 Demand::Probe => self.probe(now),
                 Demand::Kill => self.step(Input::Kill),
                 Demand::Stop { timeout } => self.stop(timeout, now),
+                Demand::Arm { client, lease } => {
+                    let error = self.arm(lease).err();
+                    let status = Status { error, ..self.status(now) };
+                    self.control.answer(client, &status);
+                }
+                Demand::Disarm { client } => {
+                    let error = self.disarm().err();
+                    let status = Status { error, ..self.status(now) };
+                    self.control.answer(client, &status);
+                }
             }
         }
     }
@@ -323,6 +342,7 @@ impl Run {
             run: self.record.run,
             phase: self.phase.clone(),
             vmm_pid: self.vmm.pid(),
+            armed: self.lease.armed(),
             resets: self.resets.total(),
             unanswered: unanswered.map(|(call, waited)| Unanswered {
                 call: call.to_owned(),

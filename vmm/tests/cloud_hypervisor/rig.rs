@@ -116,6 +116,9 @@ impl Rig {
             disk_gib: 0,
             boot: Boot::Kernel { kernel: self.image(variant) },
             cmdline: None,
+            lease: None,
+            cpu_affinity: Vec::new(),
+            pci_devices: Vec::new(),
         }
     }
 
