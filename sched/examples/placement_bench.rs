@@ -255,6 +255,7 @@ fn vm(id: VmId, shape: u64) -> Vm {
         observed: None,
         excluded: Vec::new(),
         refusals: Vec::new(),
+        reserved: None,
         decision: None,
         waiting_since: Some(Timestamp(0)),
         recovery: Default::default(),

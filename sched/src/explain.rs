@@ -68,7 +68,12 @@ pub struct Weight {
 pub fn explain(state: &State, policy: &Policy, vm: &Vm) -> Explanation {
     let request = Request::new(state, &Placed::new(), vm);
     let mut hosts = Host::all(state);
-    hosts.iter_mut().for_each(|host| host.without(vm));
+    hosts.iter_mut().for_each(|host| {
+        host.without(vm);
+        if vm.claim.is_none() {
+            host.keep();
+        }
+    });
     let columns: Vec<Column<'_>> = Column::all(policy, state, &hosts)
         .into_iter()
         .filter(|column| column.weigher.applies(&request))

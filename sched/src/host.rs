@@ -8,6 +8,9 @@ use holm_model::node::Node;
 use holm_model::vm::{Vm, VmStatus};
 use holm_model::{Inventory, NodeId, ResourceClass, Resources, State};
 
+use crate::queue;
+use crate::reserve::Kept;
+
 /// A host and its load.
 #[derive(Clone, Debug)]
 pub struct Host<'a> {
@@ -25,6 +28,8 @@ pub struct Host<'a> {
     pub vms: u32,
     /// Those of them that are being built: Nova's I/O operations.
     pub building: u32,
+    /// For a VM that has long waited.
+    pub kept: Option<Kept<'a>>,
 }
 
 /// Capacity less claims of the classes every VM asks for, worked out once: these are read for every VM.
@@ -114,6 +119,7 @@ impl<'a> Host<'a> {
                 }
             }
         }
+        keep(&mut hosts, state);
         hosts
     }
 
@@ -127,6 +133,7 @@ impl<'a> Host<'a> {
             more_aggregates: Vec::new(),
             vms: 0,
             building: 0,
+            kept: None,
         }
     }
 
@@ -152,16 +159,31 @@ impl<'a> Host<'a> {
     /// A VM is placed here.
     pub fn claim(&mut self, resources: &Resources) {
         self.claimed.to_mut().add(resources);
-        self.free = Free::of(self.node, &self.claimed);
+        self.recount();
         self.vms += 1;
         self.building += 1;
+        if let Some(kept) = &mut self.kept {
+            kept.add(resources);
+        }
+    }
+
+    /// What is free has to be worked out anew.
+    pub(crate) fn recount(&mut self) {
+        self.free = Free::of(self.node, &self.claimed);
+    }
+
+    /// From now on, what is kept here is kept from those behind its holder.
+    pub fn keep(&mut self) {
+        if let Some(kept) = &mut self.kept {
+            kept.in_force = true;
+        }
     }
 
     /// The host without the claim that `vm` has on it, if it has one.
     pub fn without(&mut self, vm: &Vm) {
         let Some(claim) = vm.claim.as_ref().filter(|claim| claim.node == self.node.id) else { return };
         self.claimed.to_mut().sub(&claim.resources);
-        self.free = Free::of(self.node, &self.claimed);
+        self.recount();
         self.vms = self.vms.saturating_sub(1);
         self.building = self.building.saturating_sub(u32::from(vm.status == VmStatus::Build));
     }
@@ -174,6 +196,18 @@ impl<'a> Host<'a> {
     /// Values of a metadata key over its aggregates as they stand.
     pub fn raw_metadata(&self, key: &str) -> impl Iterator<Item = &'a str> + Clone {
         self.aggregates().filter_map(move |aggregate| aggregate.metadata.get(key)).map(String::as_str)
+    }
+}
+
+/// Notes what is kept of the hosts, not yet in force; of two that keep the same, for the one ahead.
+fn keep<'a>(hosts: &mut [Host<'a>], state: &'a State) {
+    for vm in state.waiting.iter().filter_map(|id| state.vms.get(id)) {
+        let Some((node, kept)) = Kept::of(state, vm) else { continue };
+        let Ok(at) = hosts.binary_search_by_key(&node, Host::id) else { continue };
+        let ahead = hosts[at].kept.as_ref().is_none_or(|other| queue::rank(vm) < queue::rank(other.vm));
+        if ahead {
+            hosts[at].kept = Some(kept);
+        }
     }
 }
 

@@ -13,6 +13,7 @@ pub mod host;
 pub mod policy;
 pub mod queue;
 pub mod request;
+pub mod reserve;
 pub mod select;
 mod shape;
 pub mod weigher;

@@ -16,6 +16,8 @@ use crate::{filters, weighers};
 pub struct Policy {
     pub filters: Vec<Box<dyn Filter>>,
     pub weighers: Vec<Weighing>,
+    /// A VM that has waited this long gets a host kept for it; 0 keeps none.
+    pub reserve_after_ms: u64,
 }
 
 /// A weigher and how much it counts.
@@ -44,8 +46,9 @@ impl Policy {
             weigher,
         };
         Self {
-            filters: policy.filters.iter().map(filter).collect(),
+            filters: policy.filters.iter().map(filter).chain([reserved()]).collect(),
             weighers: weighers::all().into_iter().map(weighing).collect(),
+            reserve_after_ms: u64::from(policy.reserve_after_s) * 1000,
         }
     }
 
@@ -63,6 +66,11 @@ impl Policy {
         applying
             .try_for_each(|filter| filter.check(request, host).map_err(|refusal| (filter.name(), refusal)))
     }
+}
+
+/// The last one, whatever the policy lists.
+fn reserved() -> Box<dyn Filter> {
+    Box::new(filters::Reserved)
 }
 
 impl Weighing {

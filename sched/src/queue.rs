@@ -2,15 +2,15 @@
 //!
 //! Order: greater priority first, then the older VM, then the lesser id. Nobody starves: every run begins
 //! at the front, so room that appears is offered to the first VM that it fits; a VM that fits nowhere holds
-//! up none behind it; and nobody waits longer than the build time-out, which ends in ERROR with the
-//! reasons. A VM can be overtaken only by greater priorities and by VMs that fit where it does not.
+//! up none behind it, except on the host that is kept for it once it has long waited (`reserve.rs`); and
+//! nobody waits longer than the build time-out, which ends in ERROR with the reasons.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use holm_model::command::{Choice, Placement};
 use holm_model::vm::Vm;
-use holm_model::{NodeId, State, VmId};
+use holm_model::{NodeId, State, Timestamp, VmId};
 
 use crate::policy::Policy;
 use crate::select::Batch;
@@ -35,7 +35,10 @@ pub fn run<'a>(state: &'a State, policy: &'a Policy, withheld: &BTreeSet<NodeId>
     for vm in in_order(state) {
         match batch.place(vm) {
             Some(chosen) => placements.push(placement(state, withheld, vm.id, chosen)),
-            None => unplaced.push(vm),
+            None => {
+                batch.keep_host_of(vm);
+                unplaced.push(vm);
+            }
         }
         if placements.len() == PLACEMENTS_MAX {
             break;
@@ -53,8 +56,13 @@ pub fn replay(state: &State, withheld: &BTreeSet<NodeId>, vm: VmId) -> Option<Pl
 
 fn in_order(state: &State) -> Vec<&Vm> {
     let mut waiting: Vec<&Vm> = state.waiting.iter().filter_map(|id| state.vms.get(id)).collect();
-    waiting.sort_by_key(|vm| (Reverse(vm.spec.scheduling.priority), vm.created_at, vm.id));
+    waiting.sort_by_key(|vm| rank(vm));
     waiting
+}
+
+/// The place of a VM in the queue; the least is the first.
+pub fn rank(vm: &Vm) -> (Reverse<i32>, Timestamp, VmId) {
+    (Reverse(vm.spec.scheduling.priority), vm.created_at, vm.id)
 }
 
 fn placement(state: &State, withheld: &BTreeSet<NodeId>, vm: VmId, chosen: Chosen) -> Placement {

@@ -6,16 +6,17 @@
 //! weights are kept per shape, and only changed hosts are asked again: placing a VM costs one pass of
 //! integer arithmetic over the hosts. What a claim changes on *other* hosts makes a shape ask all again.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use holm_model::group::GroupPolicy;
 use holm_model::vm::{HostReason, Vm};
-use holm_model::{NodeId, State};
+use holm_model::{NodeId, State, Timestamp, VmId};
 
 use crate::column::Column;
 use crate::host::Host;
 use crate::policy::Policy;
 use crate::request::{Placed, Request};
+use crate::reserve;
 use crate::shape::{Chosen, Shape};
 
 /// Shapes whose verdicts are kept; the longest unused gives way.
@@ -86,6 +87,23 @@ impl<'a> Batch<'a> {
             Some(HostReason { node: host.id(), by: by.to_owned(), message })
         };
         self.hosts.iter().filter_map(refused).collect()
+    }
+
+    /// From here on, what is kept for `vm` is kept: those that follow are behind it in the queue.
+    pub fn keep_host_of(&mut self, vm: &Vm) {
+        let Some(reserved) = vm.reserved else { return };
+        let Ok(at) = self.hosts.binary_search_by_key(&reserved.node, Host::id) else { return };
+        if self.hosts[at].kept.as_ref().is_some_and(|kept| kept.vm.id == vm.id) {
+            self.hosts[at].keep();
+            self.changes.push(at);
+        }
+    }
+
+    /// The hosts to keep for those of `vms`, in the order of the queue, that fit nowhere at `now`.
+    pub fn reservations(&self, vms: &[&'a Vm], now: Timestamp) -> BTreeMap<VmId, NodeId> {
+        let withheld = self.withheld.iter().map(|at| self.hosts[*at].id()).collect();
+        let waiting = vms.iter().map(|vm| self.request(vm)).collect();
+        reserve::choose(self.policy, &self.hosts, &withheld, waiting, now)
     }
 
     fn request(&self, vm: &'a Vm) -> Request<'a> {

@@ -1,6 +1,6 @@
 //! `holm scheduler …` as typed.
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
 use super::value::decimal;
 
@@ -42,6 +42,32 @@ pub struct Set {
     /// For the filter IsolatedHosts: all nodes that run isolated images only, separated by commas.
     #[arg(long, value_name = "NODES", value_delimiter = ',', group = "change")]
     pub isolated_nodes: Option<Vec<String>>,
+    /// Keep a host for a VM that has waited so many seconds; 0 keeps none.
+    #[arg(long, value_name = "SECONDS", group = "change")]
+    pub reserve_after_s: Option<u32>,
+    /// What becomes of a new failover VM with which the cluster could no longer lose any one node.
+    #[arg(long, value_enum, group = "change")]
+    pub n_plus_one: Option<NPlusOne>,
+    /// Evict VMs that allow it for others of greater priority.
+    #[arg(long, value_enum, group = "change")]
+    pub preemption: Option<Switch>,
+}
+
+/// Whether the cluster is to hold its failover VMs with any one node gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum NPlusOne {
+    /// Nobody asks.
+    Off,
+    /// It is created, with a warning.
+    Warn,
+    /// It is refused.
+    Refuse,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Switch {
+    On,
+    Off,
 }
 
 fn multiplier(text: &str) -> Result<(String, f64), String> {

@@ -103,6 +103,10 @@ pub struct Scheduling {
     /// Greater goes first when many wait.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub priority: Option<i32>,
+    /// It may be evicted, its disks lost, for a VM of greater priority, where the scheduler's policy has preemption
+    /// on.
+    #[arg(long)]
+    pub preemptible: bool,
 }
 
 /// What happens when no host fits.

@@ -53,6 +53,9 @@ pub struct Decision {
     pub chosen: Option<String>,
     /// How many nodes passed the filters.
     pub candidates: u32,
+    /// Names of nodes that were not offered, because they might have been dead.
+    #[serde(default)]
+    pub withheld: Vec<String>,
     /// The chosen node first, then the runners-up; at most three of those are kept.
     pub scores: Vec<Score>,
 }

@@ -41,7 +41,7 @@ pub use query::{
     ReadQuery, RemoveNodeQuery, VmListQuery,
 };
 pub use quota::{Quota, QuotaClass, SetQuota};
-pub use scheduler::{SchedulerPolicy, SetSchedulerPolicy};
+pub use scheduler::{NPlusOne, SchedulerPolicy, SetSchedulerPolicy};
 pub use scheduling::{Effect, Operator, Requirement, Scheduling, Taint, Toleration};
 pub use time::Timestamp;
 pub use vm::{CreateVm, CreatedVms, RebootVm, RefusedVm, StopVm, Vm, VmStatus};

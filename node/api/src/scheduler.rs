@@ -20,6 +20,15 @@ pub struct SchedulerPolicy {
     pub isolated_images: Vec<String>,
     /// Names or ids of nodes that run isolated images only.
     pub isolated_nodes: Vec<String>,
+    /// Seconds after which a waiting VM gets a host kept for it; 0 keeps none.
+    #[serde(default)]
+    pub reserve_after_s: u32,
+    /// What becomes of a new failover VM with which the cluster could no longer lose any one node.
+    #[serde(default)]
+    pub n_plus_one: NPlusOne,
+    /// Whether VMs that allow it are evicted for others of greater priority.
+    #[serde(default)]
+    pub preemption: bool,
     /// Every filter there is, and whether it is on by default.
     pub known_filters: BTreeMap<String, bool>,
     /// Every weigher there is, and its default multiplier.
@@ -47,4 +56,24 @@ pub struct SetSchedulerPolicy {
     pub isolated_images: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub isolated_nodes: Option<Vec<String>>,
+    /// At most 600; 0 keeps no host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reserve_after_s: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub n_plus_one: Option<NPlusOne>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preemption: Option<bool>,
+}
+
+/// Whether the cluster is to hold its failover VMs with any one node gone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum NPlusOne {
+    /// Nobody asks.
+    Off,
+    /// A VM that breaks it is created, with a warning.
+    #[default]
+    Warn,
+    /// A VM that breaks it is refused.
+    Refuse,
 }

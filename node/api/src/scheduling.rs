@@ -91,6 +91,9 @@ pub struct Scheduling {
     pub near: Option<String>,
     /// Greater goes first.
     pub priority: i32,
+    /// Whether it may be evicted, its disks lost, for a VM of greater priority.
+    #[serde(default)]
+    pub preemptible: bool,
 }
 
 impl<'de> Deserialize<'de> for Requirement {

@@ -60,6 +60,10 @@ pub struct CreateVm {
     /// Greater goes first; 0 if not given, at most a million either way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<i32>,
+    /// Whether it may be evicted, its disks lost, for a VM of greater priority; only where the scheduler's policy
+    /// has `preemption` on.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub preemptible: bool,
     /// Creates so many VMs, named NAME-1, NAME-2 …; the answer is then a list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 1000)]
@@ -76,6 +80,9 @@ pub struct CreatedVms {
     pub items: Vec<Vm>,
     /// Those that were not created, and why.
     pub refused: Vec<RefusedVm>,
+    /// What the operator should know of the cluster with these VMs; empty when all is well.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     pub revision: u64,
 }
 
@@ -175,6 +182,9 @@ pub struct Vm {
     pub excluded: Vec<HostReason>,
     /// Why each host refused it at the last decision.
     pub refusals: Vec<HostReason>,
+    /// Name of the node that is kept for it while it waits; null where none is.
+    #[serde(default)]
+    pub reserved_node: Option<String>,
     /// While it is unplaced: since when it waits.
     pub waiting_since: Option<Timestamp>,
     /// While it is unplaced: when it goes to ERROR.
@@ -182,6 +192,9 @@ pub struct Vm {
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
     pub revision: u64,
+    /// In the answer to its creation only: what the operator should know of the cluster with it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// What a user sees a VM doing.

@@ -73,11 +73,13 @@ fn vm() -> Vm {
         }),
         excluded: vec![host("start", "out of memory")],
         refusals: vec![host("Capacity", "MEMORY_MB: 80 wanted, 12 free of 900")],
+        reserved_node: None,
         waiting_since: Some(at(1)),
         build_deadline: Some(at(59)),
         created_at: at(0),
         updated_at: at(4),
         revision: 9,
+        warnings: vec![],
     }
 }
 
@@ -89,6 +91,7 @@ fn decision() -> Decision {
         seen: 6,
         policy: 1,
         chosen: Some("n1".to_owned()),
+        withheld: vec!["c".into()],
         candidates: 2,
         scores: vec![score("n1", 1, 2.5), score("n3", 3, 1.25)],
     }
@@ -385,6 +388,9 @@ fn aggregates_groups_policy_quota_and_questions() {
         max_io_ops_per_host: 8,
         isolated_images: vec![],
         isolated_nodes: vec![],
+        reserve_after_s: 30,
+        n_plus_one: NPlusOne::Warn,
+        preemption: false,
         known_filters: BTreeMap::from([("ComputeStatus".to_owned(), true)]),
         known_weighers: BTreeMap::from([("Ram".to_owned(), 1.0)]),
         required_filters: vec!["ComputeStatus".to_owned()],

@@ -63,6 +63,7 @@ fn record(node: NodeId) -> Vm {
         decision: None,
         excluded: vec![],
         refusals: vec![],
+        reserved: None,
         waiting_since: None,
         recovery: Default::default(),
         created_at: Timestamp(0),

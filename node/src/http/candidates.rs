@@ -109,6 +109,7 @@ fn thought_of(flavor: &Flavor) -> Vm {
         observed: None,
         excluded: Vec::new(),
         refusals: Vec::new(),
+        reserved: None,
         decision: None,
         waiting_since: None,
         recovery: Default::default(),

@@ -80,11 +80,13 @@ pub fn vm(state: &State, vm: &model::vm::Vm) -> api::Vm {
         observed: vm.observed.as_ref().map(observed),
         excluded: hosts(&vm.excluded),
         refusals: hosts(&vm.refusals),
+        reserved_node: vm.reserved.map(|reserved| node_name(state, reserved.node)),
         waiting_since: vm.waiting_since.map(timestamp),
         build_deadline: vm.waiting_since.map(|since| timestamp(deadline(since))),
         created_at: timestamp(vm.created_at),
         updated_at: timestamp(vm.updated_at),
         revision: vm.revision.0,
+        warnings: Vec::new(),
     }
 }
 

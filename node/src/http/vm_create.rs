@@ -178,6 +178,7 @@ fn scheduling(state: &Model, body: &CreateVm) -> Result<Scheduling> {
         same_host: vms("same_host", &body.same_host)?,
         near: body.near.clone(),
         priority: body.priority.unwrap_or(0),
+        preemptible: body.preemptible,
     })
 }
 
@@ -208,6 +209,7 @@ fn many(
     CreatedVms {
         items: created.iter().filter_map(|id| one(accepted, *id)).collect(),
         refused: refused.iter().map(refusal).collect(),
+        warnings: Vec::new(),
         revision: accepted.done.revision.0,
     }
 }

@@ -164,8 +164,9 @@ fn step() -> impl Strategy<Value = Step> {
         10 => (node.clone(), proptest::collection::vec(vm.clone(), 0..5), any::<bool>())
             .prop_map(|(node, vms, atomic)| Step::Place { node, vms, atomic }),
         2 => (vm.clone(), 0..60u64, any::<bool>()).prop_map(move |(v, leadership, give_up)| command(Command::NoHost(NoHost {
-            leadership: Revision(leadership), vm: vm_id(v), give_up, reserve: None,
+            leadership: Revision(leadership), vm: vm_id(v), give_up,
             refusals: vec![HostReason { node: NodeId(1), by: "Capacity".into(), message: "full".into() }],
+            reserve: (leadership % 2 == 0).then_some(NodeId(1 + leadership % 3)),
         }))),
         4 => (vm.clone(), any::<bool>(), any::<bool>(), stop()).prop_map(move |(v, on, reboot, stop)| {
             command(Command::SetVmPower(SetVmPower {

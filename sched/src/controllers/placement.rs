@@ -39,7 +39,11 @@ impl Controller for Placement {
         if !placements.is_empty() {
             commands.push(Command::PlaceVms(PlaceVms { leadership, placements, atomic: false }));
         }
-        let no_hosts = unplaced.into_iter().filter_map(|vm| no_host(&batch, leadership, facts.now, vm));
+        let reservations = batch.reservations(&unplaced, facts.now);
+        let no_hosts = unplaced.into_iter().filter_map(|vm| {
+            let reserve = reservations.get(&vm.id).copied();
+            no_host(&batch, leadership, facts.now, vm, reserve)
+        });
         commands.extend(no_hosts.take(NO_HOST_MAX).map(Command::NoHost));
         commands
     }
@@ -52,15 +56,22 @@ fn doubtful(facts: &Facts) -> BTreeSet<NodeId> {
 }
 
 /// What to record about a VM that fits nowhere, if anything.
-fn no_host<'a>(batch: &Batch<'a>, leadership: Revision, now: Timestamp, vm: &'a Vm) -> Option<NoHost> {
+fn no_host<'a>(
+    batch: &Batch<'a>,
+    leadership: Revision,
+    now: Timestamp,
+    vm: &'a Vm,
+    reserve: Option<NodeId>,
+) -> Option<NoHost> {
     if batch.fits_withheld(vm) && !waited_too_long(vm, now) {
         // Within seconds that host is heard and takes it, or is down and refuses it.
         return None;
     }
     let refusals = batch.refusals(vm);
     let give_up = gives_up(vm, now);
-    let news = give_up || vm.fault.is_none() || differ(&refusals, &vm.refusals);
-    news.then_some(NoHost { leadership, vm: vm.id, refusals, give_up })
+    let kept = vm.reserved.map(|reserved| reserved.node);
+    let news = give_up || vm.fault.is_none() || kept != reserve || differ(&refusals, &vm.refusals);
+    news.then_some(NoHost { leadership, vm: vm.id, refusals, give_up, reserve })
 }
 
 fn gives_up(vm: &Vm, now: Timestamp) -> bool {

@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use holm_model::command::{
-    AddNode, BeginLeadership, CreateAggregate, CreateFlavor, CreateGroup, CreateImage, CreateVm, InitCluster,
-    ReleaseCause, Released, ReportNode, ReportVms, SetNodeEnabled, SetNodeUp, SetSchedulerPolicy, UpdateNode,
-    VmReport,
+    AddNode, BeginLeadership, CreateAggregate, CreateFlavor, CreateGroup, CreateImage, CreateVm, DeleteVm,
+    InitCluster, ReleaseCause, Released, ReportNode, ReportVms, SetNodeEnabled, SetNodeUp,
+    SetSchedulerPolicy, UpdateNode, VmReport,
 };
 use holm_model::flavor::Size;
 use holm_model::group::GroupPolicy;
@@ -254,6 +254,16 @@ impl Cluster {
 
     pub fn record(&self, vm: VmId) -> &Vm {
         &self.state.vms[&vm]
+    }
+
+    /// Deletes a VM, and its node says that it is gone.
+    pub fn delete(&mut self, vm: VmId) {
+        self.done(Command::DeleteVm(DeleteVm { vm, expected: None }));
+        let claim = self.state.vms.get(&vm).and_then(|record| record.claim.clone());
+        if let Some(claim) = claim {
+            let cause = ReleaseCause::Deleted;
+            self.done(Command::Released(Released { node: claim.node, vm, epoch: claim.epoch, cause }));
+        }
     }
 
     /// The node of a placed VM gives it back.

@@ -11,6 +11,7 @@ mod node_health;
 mod placement;
 mod properties;
 mod reference;
+mod reserve;
 mod weighers;
 mod what_if;
 mod world;

@@ -1,9 +1,9 @@
 //! `holm scheduler set`: the policy as it is, with what was typed put in, sent back as a whole.
 
-use holm_api::{SchedulerPolicy, SetSchedulerPolicy};
+use holm_api::{NPlusOne, SchedulerPolicy, SetSchedulerPolicy};
 use hyper::Method;
 
-use crate::args::scheduler::Set;
+use crate::args::scheduler::{NPlusOne as Typed, Set, Switch};
 use crate::commands::Context;
 use crate::error::Error;
 
@@ -45,6 +45,13 @@ fn changed(policy: &SchedulerPolicy, typed: &Set) -> Result<SetSchedulerPolicy, 
         max_io_ops_per_host: Some(typed.max_io_ops_per_host.unwrap_or(policy.max_io_ops_per_host)),
         isolated_images: list(&typed.isolated_images, &policy.isolated_images),
         isolated_nodes: list(&typed.isolated_nodes, &policy.isolated_nodes),
+        reserve_after_s: Some(typed.reserve_after_s.unwrap_or(policy.reserve_after_s)),
+        n_plus_one: Some(typed.n_plus_one.map_or(policy.n_plus_one, |typed| match typed {
+            Typed::Off => NPlusOne::Off,
+            Typed::Warn => NPlusOne::Warn,
+            Typed::Refuse => NPlusOne::Refuse,
+        })),
+        preemption: Some(typed.preemption.map_or(policy.preemption, |typed| typed == Switch::On)),
     })
 }
 

@@ -60,6 +60,7 @@ fn request(typed: Create) -> CreateVm {
         same_host: scheduling.same_host,
         near: scheduling.near,
         priority: scheduling.priority,
+        preemptible: scheduling.preemptible,
         count: typed.count,
         atomic: typed.atomic.then_some(true),
     }

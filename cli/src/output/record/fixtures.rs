@@ -78,11 +78,13 @@ pub fn building() -> Vm {
             refusal("n1", 1, "Capacity", "MEMORY_MB: 528 wanted, 100 free of 4096"),
             refusal("n2", 2, "ComputeStatus", "the node is down"),
         ],
+        reserved_node: None,
         waiting_since: Some(at("11:59:30")),
         build_deadline: Some(at("12:09:30")),
         created_at: at("11:59:30"),
         updated_at: at("11:59:30"),
         revision: 40,
+        warnings: vec![],
     }
 }
 
@@ -225,6 +227,7 @@ pub fn decision() -> Decision {
         seen: 40,
         policy: 1,
         chosen: Some("n1".into()),
+        withheld: vec!["n2".into()],
         candidates: 2,
         scores: vec![score("n1", 1, 2.5), score("n3", 3, 1.25)],
     }
@@ -244,6 +247,9 @@ pub fn policy() -> SchedulerPolicy {
         max_io_ops_per_host: 8,
         isolated_images: vec![],
         isolated_nodes: vec!["n3".into()],
+        reserve_after_s: 30,
+        n_plus_one: holm_api::NPlusOne::Warn,
+        preemption: false,
         known_filters: known.collect(),
         known_weighers: [("Ram".to_owned(), 1.0), ("Cpu".to_owned(), 1.0), ("Load".to_owned(), 0.0)].into(),
         required_filters: vec!["ComputeStatus".into(), "Capacity".into()],

@@ -1,7 +1,7 @@
 //! The scheduler's policy as people see it: what is asked, in which order, what counts how much, and what
 //! could be switched on.
 
-use holm_api::SchedulerPolicy;
+use holm_api::{NPlusOne, SchedulerPolicy};
 
 use super::{Record, field};
 use crate::output::table::{self, Table};
@@ -39,9 +39,27 @@ impl Record for SchedulerPolicy {
             field("Max IO operations per host", self.max_io_ops_per_host),
             field("Isolated images", self.isolated_images.join(", ")),
             field("Isolated nodes", self.isolated_nodes.join(", ")),
+            field("Host kept after", keeps(self.reserve_after_s)),
+            field("N+1", n_plus_one(self.n_plus_one)),
+            field("Preemption", if self.preemption { "on" } else { "off" }),
             field("Revision", self.revision),
         ]);
         format!("{}\n{}\n{numbers}", filters.render(), weighers.render())
+    }
+}
+
+fn keeps(after_s: u32) -> String {
+    match after_s {
+        0 => "never".into(),
+        after_s => format!("{after_s} s of waiting"),
+    }
+}
+
+fn n_plus_one(asked: NPlusOne) -> &'static str {
+    match asked {
+        NPlusOne::Off => "off",
+        NPlusOne::Warn => "warn: failover VMs that break it are created with a warning",
+        NPlusOne::Refuse => "refuse: failover VMs that break it are not created",
     }
 }
 

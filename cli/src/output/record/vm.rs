@@ -63,9 +63,11 @@ impl Record for Vm {
             field("With one of", asked.same_host.join(", ")),
             optional("Near", asked.near.as_ref()),
             optional("Priority", Some(asked.priority).filter(|priority| *priority != 0)),
+            optional("Preemptible", asked.preemptible.then_some("yes, its disks with it")),
             optional("Decision", self.decision.as_ref().map(|made| decision(made, now))),
             optional("Observed", observed(self, now)),
             field("Refusals", hosts(&self.refusals)),
+            optional("Kept for it", self.reserved_node.as_ref()),
             field("Failed on", hosts(&self.excluded)),
             optional("Waiting for", self.waiting_since.as_ref().map(|since| now.age(since))),
             optional("Epoch", self.epoch),
@@ -92,8 +94,12 @@ pub fn decision(made: &Decision, now: Now) -> String {
     let (chosen, others) = scores.split_first().map_or(("?", &[][..]), |(chosen, others)| (chosen, others));
     let others = if others.is_empty() { String::new() } else { format!(", then {}", others.join(", ")) };
     let of = text::count(made.candidates as usize, "node");
+    let withheld = match made.withheld.as_slice() {
+        [] => String::new(),
+        nodes => format!("\nnot offered, since they might have been dead: {}", nodes.join(", ")),
+    };
     format!(
-        "{chosen} of {of} that fitted{others}\n{} ago, on what was so at revision {} (policy of revision {})",
+        "{chosen} of {of} that fitted{others}{withheld}\n{} ago, on what was so at revision {} (policy of revision {})",
         now.age(&made.at),
         made.seen,
         made.policy,

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use holm_api as api;
-use holm_model::policy::{FILTERS, REQUIRED, WEIGHERS};
+use holm_model::policy::{FILTERS, NPlusOne, REQUIRED, WEIGHERS};
 use holm_model::{self as model, NodeId, ResourceClass, State, VmId};
 
 use super::{node_name, node_ref, timestamp};
@@ -24,6 +24,7 @@ pub fn scheduling(state: &State, asked: &model::scheduling::Scheduling) -> api::
         same_host: names(&asked.same_host),
         near: asked.near.clone(),
         priority: asked.priority,
+        preemptible: asked.preemptible,
     }
 }
 
@@ -108,6 +109,7 @@ pub fn decision(state: &State, decision: &model::vm::Decision) -> api::Decision 
         policy: decision.policy.0,
         chosen: decision.scores.first().map(|score| node_name(state, score.node)),
         candidates: decision.candidates,
+        withheld: decision.withheld.iter().map(|node| node_name(state, *node)).collect(),
         scores: decision.scores.iter().map(|score| self::score(state, score)).collect(),
     }
 }
@@ -270,6 +272,13 @@ pub fn policy(policy: &model::policy::SchedulerPolicy) -> api::SchedulerPolicy {
         max_io_ops_per_host: policy.max_io_ops_per_host,
         isolated_images: policy.isolated_images.clone(),
         isolated_nodes: policy.isolated_nodes.clone(),
+        reserve_after_s: policy.reserve_after_s,
+        n_plus_one: match policy.n_plus_one {
+            NPlusOne::Off => api::NPlusOne::Off,
+            NPlusOne::Warn => api::NPlusOne::Warn,
+            NPlusOne::Refuse => api::NPlusOne::Refuse,
+        },
+        preemption: policy.preemption,
         known_filters: FILTERS.iter().map(|(name, on)| ((*name).to_owned(), *on)).collect(),
         known_weighers: WEIGHERS.iter().map(|(name, by)| ((*name).to_owned(), decimal(*by))).collect(),
         required_filters: REQUIRED.iter().map(|name| (*name).to_owned()).collect(),
@@ -299,6 +308,13 @@ pub fn to_policy(sent: &api::SetSchedulerPolicy) -> Result<model::policy::Schedu
     keep(&mut policy.isolated_nodes, sent.isolated_nodes);
     policy.max_instances_per_host = sent.max_instances_per_host.unwrap_or(policy.max_instances_per_host);
     policy.max_io_ops_per_host = sent.max_io_ops_per_host.unwrap_or(policy.max_io_ops_per_host);
+    policy.reserve_after_s = sent.reserve_after_s.unwrap_or(policy.reserve_after_s);
+    policy.n_plus_one = sent.n_plus_one.map_or(policy.n_plus_one, |asked| match asked {
+        api::NPlusOne::Off => NPlusOne::Off,
+        api::NPlusOne::Warn => NPlusOne::Warn,
+        api::NPlusOne::Refuse => NPlusOne::Refuse,
+    });
+    policy.preemption = sent.preemption.unwrap_or(policy.preemption);
     Ok(policy)
 }
 

@@ -1,0 +1,26 @@
+//! A host kept for a VM that has long waited takes no other beyond what that one would leave over. Not part of
+//! the policy's list: `reserve_after_s` there switches it off.
+
+use holm_model::feasible::Refusal;
+
+use crate::filter::Filter;
+use crate::host::Host;
+use crate::request::Request;
+
+/// The host is kept for nobody ahead in the queue, or has room beside it.
+#[derive(Clone, Copy, Debug)]
+pub struct Reserved;
+
+impl Filter for Reserved {
+    fn name(&self) -> &'static str {
+        "Reserved"
+    }
+
+    fn check(&self, request: &Request<'_>, host: &Host<'_>) -> Result<(), Refusal> {
+        host.kept.as_ref().map_or(Ok(()), |kept| kept.check(host, request))
+    }
+
+    fn passes(&self, request: &Request<'_>, host: &Host<'_>) -> bool {
+        host.kept.as_ref().is_none_or(|kept| kept.leaves(host, request))
+    }
+}

@@ -1,0 +1,146 @@
+//! Hosts kept for VMs that have long waited, so that nobody starves: without that, small VMs would take
+//! every bit of room for ever that a big one needs at once.
+//!
+//! The rule: once a VM has waited for the policy's `reserve_after_s` and still fits nowhere, one host that
+//! could take it, were it empty, is kept for it. VMs behind it in the queue may claim there only what it
+//! would leave over: the claims made since, theirs and its own together stay within capacity. So whatever
+//! was there before goes in time, and then it fits. VMs ahead of it take what they fit into, as always.
+//!
+//! A reservation is part of the VM's record, so decisions replay; apply does not ask it again.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+
+use holm_model::feasible::{self, Refusal};
+use holm_model::vm::{OnNoHost, Vm};
+use holm_model::{NodeId, ResourceClass, Resources, State, Timestamp, VmId};
+
+use crate::host::Host;
+use crate::policy::Policy;
+use crate::queue;
+use crate::request::Request;
+use crate::shape::draw;
+
+/// What is kept of one host.
+#[derive(Clone, Debug)]
+pub struct Kept<'a> {
+    /// For whom.
+    pub vm: &'a Vm,
+    /// What it needs, and what was claimed here since the host is kept.
+    spoken_for: Resources,
+    /// Whether VMs behind the holder are held off. In a run over the queue only once its turn has come:
+    /// before that, answers are shared by VMs that may be ahead of it or behind.
+    pub in_force: bool,
+}
+
+impl<'a> Kept<'a> {
+    /// What the record of `vm` keeps, and of which node.
+    pub fn of(state: &'a State, vm: &'a Vm) -> Option<(NodeId, Self)> {
+        let reserved = vm.reserved?;
+        let mut spoken_for = feasible::claim_of(&vm.spec);
+        let claims = state.vms_on(reserved.node).filter_map(|other| other.claim.as_ref());
+        claims
+            .filter(|claim| claim.epoch.0 > reserved.since)
+            .for_each(|claim| spoken_for.add(&claim.resources));
+        Some((reserved.node, Self { vm, spoken_for, in_force: false }))
+    }
+
+    /// Somebody claimed more.
+    pub fn add(&mut self, claim: &Resources) {
+        self.spoken_for.add(claim);
+    }
+
+    /// Whether `request` is left enough on `host`.
+    pub fn leaves(&self, host: &Host<'_>, request: &Request<'_>) -> bool {
+        !self.in_force
+            || queue::rank(request.vm) <= queue::rank(self.vm)
+            || feasible::has_capacity(host.node, &self.spoken_for, &request.claim)
+    }
+
+    /// [`Kept::leaves`], with words.
+    ///
+    /// # Errors
+    /// For whom the host is kept, and what is left over.
+    pub fn check(&self, host: &Host<'_>, request: &Request<'_>) -> Result<(), Refusal> {
+        if self.leaves(host, request) {
+            return Ok(());
+        }
+        let short = feasible::capacity(host.node, &self.spoken_for, &request.claim).err().unwrap_or_default();
+        Err(format!("kept for `{}`: it has long waited, and beside it {short}", self.vm.name))
+    }
+}
+
+/// Greatest number of hosts kept at once: a quarter of them, and one at least.
+pub fn reservations_max(hosts: usize) -> usize {
+    (hosts / 4).max(1)
+}
+
+/// The hosts to keep for those of `waiting`, in the order of the queue, that fit nowhere at `now`; none of
+/// `withheld`.
+pub fn choose<'a>(
+    policy: &Policy,
+    hosts: &[Host<'a>],
+    withheld: &BTreeSet<NodeId>,
+    waiting: Vec<Request<'a>>,
+    now: Timestamp,
+) -> BTreeMap<VmId, NodeId> {
+    let mut kept = BTreeMap::new();
+    let long = |vm: &Vm| vm.waiting_since.is_some_and(|since| now.since_ms(since) >= policy.reserve_after_ms);
+    let asks = |vm: &Vm| vm.reserved.is_some() || long(vm) && vm.spec.on_no_host == OnNoHost::Queue;
+    let waiting = waiting.into_iter().filter(|request| policy.reserve_after_ms > 0 && asks(request.vm));
+    // Those that have one go first: it does not wander while it could still do.
+    let (holders, others): (Vec<_>, Vec<_>) = waiting.partition(|request| request.vm.reserved.is_some());
+    if holders.is_empty() && others.is_empty() {
+        return kept;
+    }
+    let empty: Vec<Host<'_>> = hosts.iter().map(Host::emptied).collect();
+    let mut without = Vec::new();
+    for request in holders {
+        let mut same = empty.iter().filter(|host| request.vm.reserved.is_some_and(|r| r.node == host.id()));
+        match same.find(|host| policy.passes(&request, host)) {
+            Some(host) => _ = kept.insert(request.vm.id, host.id()),
+            None => without.push(request),
+        }
+    }
+    let mut hopeless: Vec<Request<'_>> = Vec::new();
+    for request in without.into_iter().chain(others) {
+        if kept.len() >= reservations_max(hosts.len()) {
+            break;
+        }
+        if hopeless.iter().any(|other| other.same_shape(request.vm)) {
+            continue;
+        }
+        let taken: BTreeSet<NodeId> = kept.values().copied().chain(withheld.iter().copied()).collect();
+        let candidates = hosts.iter().zip(&empty).filter(|(_, empty)| !taken.contains(&empty.id()));
+        let could_do = candidates.filter(|(_, empty)| policy.passes(&request, empty));
+        let rank = |host: &Host<'_>| (lacks(host, &request.claim), !draw(request.vm.id, host.id()));
+        match could_do.map(|(host, _)| (rank(host), host.id())).min() {
+            Some((_, node)) => _ = kept.insert(request.vm.id, node),
+            None => hopeless.push(request),
+        }
+    }
+    kept
+}
+
+/// How much would have to go before `wanted` fits: of the scarcest class, in thousandths of its capacity.
+fn lacks(host: &Host<'_>, wanted: &Resources) -> u128 {
+    let lack = |(class, amount): (&ResourceClass, &u64)| {
+        let capacity = host.node.inventory.get(class).map_or(0, |inventory| inventory.capacity());
+        let taken = u128::from(host.claimed.get(class)) + u128::from(*amount);
+        taken.saturating_sub(u128::from(capacity)) * 1000 / u128::from(capacity.max(1))
+    };
+    wanted.0.iter().map(lack).max().unwrap_or(0)
+}
+
+impl Host<'_> {
+    /// The host as it would be without any VM.
+    pub fn emptied(&self) -> Host<'_> {
+        let mut empty = self.clone();
+        empty.claimed = Cow::Owned(Resources::default());
+        empty.kept = None;
+        empty.vms = 0;
+        empty.building = 0;
+        empty.recount();
+        empty
+    }
+}
