@@ -1,0 +1,1 @@
+//! What a leader's death costs.
