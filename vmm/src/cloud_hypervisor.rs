@@ -7,6 +7,7 @@ pub mod bare;
 pub mod client;
 pub mod config;
 pub mod events;
+mod host_parts;
 mod observe;
 pub mod process;
 pub mod settings;

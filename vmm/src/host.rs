@@ -1,6 +1,7 @@
 //! Facts about this host: boot, memory, CPUs, disks, KVM, and other processes by (pid, start time), which
 //! names a process uniquely within one boot.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
@@ -35,6 +36,22 @@ pub fn memory_mib() -> io::Result<u64> {
 /// CPUs this process may run on.
 pub fn cpus() -> u32 {
     std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX))
+}
+
+/// Numbers of the CPUs that are online, whether or not this process may run there.
+pub fn online_cpus() -> io::Result<BTreeSet<u32>> {
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/online")?;
+    cpu_list(text.trim()).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, text))
+}
+
+/// `0-2,5` is 0, 1, 2 and 5.
+fn cpu_list(text: &str) -> Option<BTreeSet<u32>> {
+    let mut cpus = BTreeSet::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        cpus.extend(first.parse::<u32>().ok()?..=last.parse::<u32>().ok()?);
+    }
+    Some(cpus)
 }
 
 /// Size and free space of a file system, in bytes.
@@ -101,6 +118,14 @@ mod tests {
         let mut child = std::process::Command::new("true").spawn().expect("true runs");
         child.wait().expect("true ends");
         assert_eq!(process_start_ticks(child.id()), None);
+    }
+
+    #[test]
+    fn a_list_of_cpus_has_numbers_and_ranges() {
+        assert_eq!(cpu_list("0-2,5"), Some(BTreeSet::from([0, 1, 2, 5])));
+        assert_eq!(cpu_list("7"), Some(BTreeSet::from([7])));
+        assert_eq!(cpu_list("a-b"), None);
+        assert!(online_cpus().expect("this host's").contains(&0));
     }
 
     #[test]

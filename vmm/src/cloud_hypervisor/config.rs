@@ -1,12 +1,13 @@
 //! From a [`StartSpec`] to the JSON of `vm.create`, and what the shim needs beside it. Cloud Hypervisor
 //! validates almost nothing, so everything is validated here before it sees it.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::settings::VmmUser;
-use crate::hypervisor::{Boot, DiskFormat, StartSpec};
+use crate::hypervisor::{Boot, DiskFormat, PciAddress, StartSpec, VcpuAffinity};
 
 /// More than any Cloud Hypervisor takes.
 const MAX_VCPUS: u32 = 254;
@@ -36,6 +37,9 @@ pub struct VmConfig {
     payload: Payload,
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     disks: Vec<Disk>,
+    /// Devices of the host, through VFIO.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    devices: Vec<Device>,
     rng: Rng,
     serial: Console,
     console: Console,
@@ -48,6 +52,8 @@ pub struct VmConfig {
 struct Cpus {
     boot_vcpus: u32,
     max_vcpus: u32,
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    affinity: Vec<VcpuAffinity>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -73,6 +79,12 @@ struct Disk {
     path: PathBuf,
     /// Always sent: an untyped raw disk has its sector-0 writes blocked.
     image_type: String,
+    id: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Device {
+    path: PathBuf,
     id: String,
 }
 
@@ -114,8 +126,12 @@ pub fn vm_config(spec: &StartSpec, dir: &Path, kernel: Option<&Path>, firmware: 
     let mut landlock_rules = vec![LandlockRule { path: dir.to_owned(), access: "rw".to_owned() }];
     landlock_rules
         .extend(firmware.map(|path| LandlockRule { path: path.to_owned(), access: "r".to_owned() }));
+    if !spec.pci_devices.is_empty() {
+        landlock_rules.push(LandlockRule { path: "/dev/vfio".into(), access: "rw".to_owned() });
+    }
+    let device = |address: &PciAddress| Device { path: address.sysfs(), id: format!("pci-{address}") };
     VmConfig {
-        cpus: Cpus { boot_vcpus: spec.vcpus, max_vcpus: spec.vcpus },
+        cpus: Cpus { boot_vcpus: spec.vcpus, max_vcpus: spec.vcpus, affinity: spec.cpu_affinity.clone() },
         memory: Memory { size: spec.memory_mib << 20, thp: spec.memory_mib >= THP_FROM_MIB },
         payload: Payload {
             kernel: kernel.map(Path::to_owned),
@@ -123,6 +139,7 @@ pub fn vm_config(spec: &StartSpec, dir: &Path, kernel: Option<&Path>, firmware: 
             cmdline: spec.cmdline.clone().filter(|_| kernel.is_some()),
         },
         disks: disk.into_iter().collect(),
+        devices: spec.pci_devices.iter().map(device).collect(),
         rng: Rng { src: "/dev/urandom".into() },
         serial: Console { mode: "Tty".to_owned() },
         console: Console { mode: "Off".to_owned() },
@@ -151,6 +168,27 @@ pub fn validate(spec: &StartSpec) -> Result<(), String> {
         }
         if !cmdline.bytes().all(|b| (0x20..0x7f).contains(&b)) {
             return Err("cmdline holds a character that is not printable ASCII".to_owned());
+        }
+    }
+    validate_affinity(spec)?;
+    let mut devices = BTreeSet::new();
+    match spec.pci_devices.iter().find(|device| !devices.insert(**device)) {
+        Some(twice) => Err(format!("pci_devices names {twice} twice")),
+        None => Ok(()),
+    }
+}
+
+fn validate_affinity(spec: &StartSpec) -> Result<(), String> {
+    let mut bound = BTreeSet::new();
+    for VcpuAffinity { vcpu, host_cpus } in &spec.cpu_affinity {
+        if *vcpu >= spec.vcpus {
+            return Err(format!("cpu_affinity names vCPU {vcpu}; the VM has 0 to {}", spec.vcpus - 1));
+        }
+        if !bound.insert(vcpu) {
+            return Err(format!("cpu_affinity names vCPU {vcpu} twice"));
+        }
+        if host_cpus.is_empty() {
+            return Err(format!("cpu_affinity gives vCPU {vcpu} no host CPU; leave it out, or name some"));
         }
     }
     Ok(())
@@ -210,9 +248,29 @@ mod tests {
     }
 
     #[test]
+    fn pinned_vcpus_and_host_devices_go_where_cloud_hypervisor_reads_them() {
+        let spec = StartSpec {
+            cpu_affinity: vec![VcpuAffinity { vcpu: 1, host_cpus: vec![4, 6] }],
+            pci_devices: vec!["0000:65:00.1".parse().expect("address")],
+            ..spec(Boot::Kernel { kernel: "/images/k".into() })
+        };
+        assert_eq!(validate(&spec), Ok(()));
+        let config = vm_config(&spec, Path::new("/vms/a"), Some(Path::new("/vms/a/kernel")), None);
+        let json = serde_json::to_value(config).expect("json");
+        assert_eq!(json["cpus"]["affinity"], serde_json::json!([{"vcpu": 1, "host_cpus": [4, 6]}]));
+        assert_eq!(
+            json["devices"],
+            serde_json::json!([{"path": "/sys/bus/pci/devices/0000:65:00.1", "id": "pci-0000:65:00.1"}])
+        );
+        assert_eq!(json["landlock_rules"][1], serde_json::json!({"path": "/dev/vfio", "access": "rw"}));
+    }
+
+    #[test]
     fn absurd_sizes_are_refused_by_field() {
         let good = spec(Boot::Kernel { kernel: "/k".into() });
         assert_eq!(validate(&good), Ok(()));
+        let bind = |vcpu, host_cpus: &[u32]| VcpuAffinity { vcpu, host_cpus: host_cpus.to_vec() };
+        let device: PciAddress = "0000:65:00.1".parse().expect("address");
         let cases = [
             (StartSpec { vcpus: 0, ..good.clone() }, "vcpus"),
             (StartSpec { vcpus: 255, ..good.clone() }, "vcpus"),
@@ -220,7 +278,11 @@ mod tests {
             (StartSpec { memory_mib: 99 << 20, ..good.clone() }, "memory_mib"),
             (StartSpec { run: 0, ..good.clone() }, "run"),
             (StartSpec { cmdline: Some("x".repeat(3000)), ..good.clone() }, "cmdline"),
-            (StartSpec { cmdline: Some("a\nb".into()), ..good }, "cmdline"),
+            (StartSpec { cmdline: Some("a\nb".into()), ..good.clone() }, "cmdline"),
+            (StartSpec { cpu_affinity: vec![bind(2, &[0])], ..good.clone() }, "cpu_affinity"),
+            (StartSpec { cpu_affinity: vec![bind(0, &[])], ..good.clone() }, "cpu_affinity"),
+            (StartSpec { cpu_affinity: vec![bind(0, &[0]), bind(0, &[1])], ..good.clone() }, "cpu_affinity"),
+            (StartSpec { pci_devices: vec![device, device], ..good }, "pci_devices"),
         ];
         for (bad, field) in cases {
             let message = validate(&bad).expect_err(field);

@@ -9,7 +9,7 @@ use holm_model::VmId;
 use holm_model::image::ImageKind;
 
 use super::config::{self, RunSpec};
-use super::{CloudHypervisor, VmmUser, process};
+use super::{CloudHypervisor, VmmUser, host_parts, process};
 use crate::disk;
 use crate::durable::{self, Sync};
 use crate::hypervisor::{Boot, DiskFormat, Error, ExitCause, StartSpec};
@@ -42,6 +42,7 @@ impl CloudHypervisor {
             return self.await_start(&dir, &spec).await;
         }
         config::validate(&spec).map_err(Error::BuildFailed)?;
+        host_parts::check(&spec, self.settings.vmm_user).map_err(Error::BuildFailed)?;
         let binary = self.detect().await.map_err(Error::BuildFailed)?;
         if let Some(lease) = &spec.lease {
             // Early, before anything is made; the shim decides.

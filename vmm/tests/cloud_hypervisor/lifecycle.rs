@@ -3,11 +3,11 @@
 use holm_model::vm::StopMode;
 use holm_model::{Epoch, Revision};
 use holm_vmm::Hypervisor;
-use holm_vmm::hypervisor::{Error, ExitCause, InstanceState, Observation};
+use holm_vmm::hypervisor::{Error, ExitCause, InstanceState, Observation, StartSpec, VcpuAffinity};
 use holm_vmm::test_guest::Variant;
 use tokio::io::AsyncWriteExt;
 
-use crate::rig::{Rig, read_until};
+use crate::rig::{Rig, random_vm, read_until};
 
 #[tokio::test]
 async fn a_vm_starts_prints_its_banner_and_stops_without_a_trace() {
@@ -148,4 +148,35 @@ async fn a_run_is_started_once_and_a_released_epoch_never_again() {
     rig.driver.forget(spec.vm).await.expect("forgotten");
     assert_eq!(rig.driver.observe(spec.vm).await, Observation::Absent);
     assert!(!rig.vm_dir(spec.vm).exists());
+}
+
+#[tokio::test]
+async fn a_vcpu_runs_on_the_host_cpu_it_is_bound_to() {
+    let Some(rig) = Rig::real("CPU affinity").await else { return };
+    let last = *holm_vmm::host::online_cpus().expect("CPUs").last().expect("a CPU");
+    let mut spec = rig.spec(Variant::Banner);
+    spec.cpu_affinity = vec![VcpuAffinity { vcpu: 0, host_cpus: vec![last] }];
+    rig.driver.start(spec.clone()).await.expect("started");
+    let tasks = format!("/proc/{}/task", rig.processes(spec.vm).1);
+    let allowed = std::fs::read_dir(tasks).expect("threads").filter_map(|task| {
+        let status = std::fs::read_to_string(task.ok()?.path().join("status")).ok()?;
+        let field = |name: &str| {
+            status.lines().find_map(|line| line.strip_prefix(name)).map(|value| value.trim().to_owned())
+        };
+        Some((field("Name:")?, field("Cpus_allowed_list:")?))
+    });
+    let allowed: std::collections::BTreeMap<_, _> = allowed.collect();
+    assert_eq!(allowed.get("vcpu0"), Some(&last.to_string()), "{allowed:?}");
+
+    rig.driver.stop(spec.vm, StopMode::Force).await.expect("stopped");
+    rig.assert_no_leak(spec.vm);
+
+    let elsewhere = VcpuAffinity { vcpu: 0, host_cpus: vec![4095] };
+    let missing = StartSpec { vm: random_vm(), cpu_affinity: vec![elsewhere], ..spec.clone() };
+    let refused = rig.driver.start(missing).await;
+    assert!(matches!(&refused, Err(Error::BuildFailed(why)) if why.contains("4095")), "{refused:?}");
+    let device = "ffff:ff:1f.7".parse().expect("address");
+    let missing = StartSpec { vm: random_vm(), pci_devices: vec![device], ..spec };
+    let refused = rig.driver.start(missing).await;
+    assert!(matches!(&refused, Err(Error::BuildFailed(why)) if why.contains("lspci")), "{refused:?}");
 }
