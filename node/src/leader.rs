@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use holm_model::{NodeId, State};
-use holm_raft::handle::{Handle, RaftStatus};
+use holm_model::{Command, NodeId, State};
+use holm_raft::handle::Handle;
 use holm_sched::{Controller, Facts};
 use tokio_util::sync::CancellationToken;
 
@@ -54,11 +54,15 @@ async fn lead(raft: &Handle, controllers: &[Box<dyn Controller>]) {
         states.mark_unchanged();
         for controller in controllers {
             let state = raft.state().state.clone();
-            let facts = facts(&state, raft.node_id(), &raft.status().borrow(), began);
+            let facts = facts(&state, raft, began);
             let actor = format!("controller/{}", controller.name());
             for command in controller.decide(&state, &facts) {
                 let name = command.name();
-                if let Err(error) = raft.propose_here(command, &actor).await {
+                let proposed = match command {
+                    Command::FenceNode(fence) => raft.propose_fence(fence, &actor).await,
+                    command => raft.propose_here(command, &actor).await,
+                };
+                if let Err(error) = proposed {
                     tracing::debug!(controller = controller.name(), command = name, term, %error, "not decided");
                     break;
                 }
@@ -77,12 +81,22 @@ async fn lead(raft: &Handle, controllers: &[Box<dyn Controller>]) {
 
 /// How long each node has been silent: by the replication's own acknowledgements, never longer than
 /// this leadership has listened.
-fn facts(state: &State, me: NodeId, status: &RaftStatus, began: Instant) -> Facts {
+fn facts(state: &State, raft: &Handle, began: Instant) -> Facts {
+    let (me, status) = (raft.node_id(), raft.status());
+    let status = status.borrow();
     let listened = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
     let silent =
         |node: &NodeId| if *node == me { 0 } else { status.silent_ms.get(node).copied().unwrap_or(u64::MAX) };
     let silent_ms: BTreeMap<NodeId, u64> =
         state.nodes.keys().map(|node| (*node, silent(node).min(listened))).collect();
     let unheard = state.nodes.keys().filter(|node| silent(node) > listened).copied().collect();
-    Facts { now: clock::now(), silent_ms, unheard }
+    let leases = raft.lease_facts();
+    Facts {
+        now: clock::now(),
+        silent_ms,
+        unheard,
+        fenceable: leases.fenceable,
+        longer_leases_ended: leases.longer_leases_ended,
+        thawed: leases.thawed,
+    }
 }

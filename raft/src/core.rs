@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use crate::guarded::Guarded;
 use crate::handle::{Published, RaftStatus};
 use crate::identity::Identity;
+use crate::leases::Leases;
 use crate::peers::Peers;
 use crate::rounds::Rounds;
 use crate::server::Incoming;
@@ -32,6 +33,7 @@ pub(crate) struct Core {
     pub(crate) snapshot_file: snapshot::File,
     pub(crate) snapshot_problem: Arc<Guarded<Option<String>>>,
     pub(crate) rounds: Rounds,
+    pub(crate) leases: Leases,
     pub(crate) incoming: Guarded<Option<Incoming>>,
     pub(crate) stopping: Arc<AtomicBool>,
 }

@@ -99,7 +99,6 @@ impl Handle {
         Self { core, tasks: Arc::new(Guarded::new(tasks)), peer_addr }
     }
 
-    #[cfg(feature = "planted-faults")]
     pub(crate) fn core(&self) -> &Core {
         &self.core
     }

@@ -13,6 +13,7 @@ pub mod handle;
 pub mod identity;
 pub mod join;
 mod leadership;
+pub mod leases;
 mod member;
 mod membership;
 mod network;

@@ -15,6 +15,7 @@ use tokio::net::TcpStream;
 use tokio_serde::formats::MessagePack;
 use uuid::Uuid;
 
+use crate::leases::{Heartbeat, HeartbeatAnswer};
 use crate::types::{TypeConfig, Vote};
 
 /// Longest frame. Entries of 1 MiB and ranges of 256 KiB fit with room to spare; snapshots go in chunks.
@@ -152,6 +153,7 @@ pub(crate) trait Peer {
     async fn read_index(caller: Caller) -> Answer<u64>;
     async fn standing(caller: Caller) -> Answer<Standing>;
     async fn join(request: JoinRequest) -> Result<Joined, JoinRefused>;
+    async fn heartbeat(caller: Caller, beat: Heartbeat) -> Answer<HeartbeatAnswer>;
 }
 
 /// A connection as tarpc sees it.

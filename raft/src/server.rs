@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use crate::core::{Core, deadline_after};
+use crate::leases::{Heartbeat, HeartbeatAnswer};
 use crate::peers::prepare;
 use crate::rpc::{
     Answer, Caller, Chunk, JoinRefused, JoinRequest, Joined, Peer, Proposed, REQUESTS, Refused, Standing,
@@ -166,6 +167,10 @@ impl Peer for Server {
         let leader = core.leader();
         let leader_addr = leader.and_then(|leader| core.addr_of(leader));
         Ok(Standing { leader, leader_addr })
+    }
+
+    async fn heartbeat(self, _: Context, caller: Caller, beat: Heartbeat) -> Answer<HeartbeatAnswer> {
+        self.admit_member(caller)?.grant(caller.from, beat).await
     }
 
     async fn join(self, _: Context, request: JoinRequest) -> Result<Joined, JoinRefused> {

@@ -21,6 +21,7 @@ use crate::fatal::essential;
 use crate::guarded::Guarded;
 use crate::handle::{Handle, RaftStatus};
 use crate::identity::{self, Identity};
+use crate::leases::{self, Leases};
 use crate::network::{Factory, SNAPSHOT_TIMEOUT};
 use crate::peers::Peers;
 use crate::state_machine::StateMachine;
@@ -124,6 +125,7 @@ pub async fn start(config: Config) -> Result<Handle, StartError> {
         snapshot_file,
         snapshot_problem,
         rounds,
+        leases: Leases::default(),
         incoming: Guarded::default(),
         stopping,
     });
@@ -141,6 +143,7 @@ fn tasks(core: &Arc<Core>, listener: TcpListener, queue: rounds::Queue) -> JoinS
     };
     spawn("peer service", server::run(share(), listener).boxed());
     spawn("quorum rounds", rounds::run(share(), queue).boxed());
+    spawn("leases", leases::run(share()).boxed());
     spawn("leadership", leadership::run(share()).boxed());
     spawn("membership", member::run(share()).boxed());
     spawn("addresses of members", member::follow(share()).boxed());

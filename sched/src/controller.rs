@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use holm_model::command::Command;
-use holm_model::{NodeId, State, Timestamp};
+use holm_model::{NodeId, Revision, State, Timestamp};
 
 /// What a leader knows that is not in the replicated state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,6 +19,12 @@ pub struct Facts {
     /// Nodes this leadership has not heard yet at all. It may be too young to call them down; it does not
     /// place anything there.
     pub unheard: BTreeSet<NodeId>,
+    /// Nodes of which every lease has ended, whoever granted it (FENCING.md, rule 8).
+    pub fenceable: BTreeSet<NodeId>,
+    /// Leases given under an earlier, longer ttl have ended.
+    pub longer_leases_ended: bool,
+    /// The freeze of which every lease has ended.
+    pub thawed: Option<Revision>,
 }
 
 /// A pure decision.

@@ -117,6 +117,10 @@ pub struct NodeReport {
     /// One-minute load average per CPU, in thousandths, coarsely rounded.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub load_thousandths: u64,
+    /// VMs found on the host that this cluster never placed there, and what is known of each; nothing is done
+    /// about them. At most [`ORPHANS_MAX`].
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub orphans: BTreeMap<VmId, String>,
 }
 
 fn is_zero(n: &u64) -> bool {
@@ -158,3 +162,5 @@ pub struct Condition {
 
 /// How many past boots of a node are remembered.
 pub const PAST_BOOTS: usize = 8;
+/// How many orphans a report names.
+pub const ORPHANS_MAX: usize = 64;

@@ -39,6 +39,12 @@ pub enum Plant {
     ResurrectDelete,
     /// Quotas are checked by the leader as it proposes, not by apply.
     QuotaAtLeader,
+    /// The leader grants leases without asking a quorum whether it still leads.
+    LeaseWithoutQuorum,
+    /// A node may be granted a lease while its fence is on its way.
+    GrantRacingFence,
+    /// A new leader fences at once, without waiting for the leases of earlier ones.
+    NoWaitAfterElection,
     /// The agent obeys a replica that has not seen what runs here.
     TrustLaggingReplica,
     /// The agent begins with ending what it finds running.
@@ -65,6 +71,9 @@ impl Plant {
         (Self::LeakClaim, "leak-claim"),
         (Self::ResurrectDelete, "resurrect-delete"),
         (Self::QuotaAtLeader, "quota-at-leader"),
+        (Self::LeaseWithoutQuorum, "lease-without-quorum"),
+        (Self::GrantRacingFence, "grant-racing-fence"),
+        (Self::NoWaitAfterElection, "no-wait-after-election"),
         (Self::TrustLaggingReplica, "trust-lagging-replica"),
         (Self::RestartTouchesVms, "restart-touches-vms"),
     ];

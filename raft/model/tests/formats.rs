@@ -55,6 +55,7 @@ fn report() -> NodeReport {
         capabilities: BTreeMap::new(),
         traits: BTreeSet::new(),
         load_thousandths: 0,
+        orphans: Default::default(),
     }
 }
 
@@ -148,13 +149,14 @@ fn samples() -> Vec<Command> {
             boot_id: BootId(uuid(9)),
             sequence: 78,
             reports: vec![
-                VmReport { vm: vm(), epoch: epoch(), run: 1, state: ObservedState::Running, armed_for: None },
+                VmReport { vm: vm(), epoch: epoch(), run: 1, state: ObservedState::Running, armed_for: None, note: None },
                 VmReport {
                     vm: vm(),
                     epoch: epoch(),
                     run: 1,
                     state: ObservedState::Failed { reason: "it died".into() },
                     armed_for: None,
+                    note: None,
                 },
             ],
         }),

@@ -94,6 +94,7 @@ fn report(boot_id: BootId, vcpus: u64, memory: u64) -> NodeReport {
         capabilities: BTreeMap::new(),
         traits: BTreeSet::new(),
         load_thousandths: 0,
+        orphans: Default::default(),
     }
 }
 
@@ -390,6 +391,7 @@ fn command_of(step: &Step, state: &State, n: u64) -> Command {
                 run: run.saturating_sub(*run_back),
                 state: observed.clone(),
                 armed_for: state.vms.get(&vm_id(*vm)).map(|vm| vm.recovery.availability_revision),
+                note: None,
             }];
             Command::ReportVms(ReportVms { node, boot_id, sequence: n, reports })
         }

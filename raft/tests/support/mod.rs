@@ -223,6 +223,7 @@ pub fn report(node: &Handle, addr: SocketAddr) -> Proposal {
         capabilities: [].into(),
         traits: [].into(),
         load_thousandths: 0,
+        orphans: Default::default(),
     };
     let command = Command::ReportNode(ReportNode {
         node: node.node_id(),

@@ -7,7 +7,7 @@ use super::{Cx, check_expected, invalid, not_found, some_names, wrong_state};
 use crate::command::{AddNode, RemoveNode, ReportNode, SetNodeEnabled, SetNodeUp, UpdateNode};
 use crate::id::NodeId;
 use crate::limits;
-use crate::node::{Node, PAST_BOOTS};
+use crate::node::{Node, ORPHANS_MAX, PAST_BOOTS};
 use crate::reply::{Kind, Outcome, Reason};
 use crate::resources::{InventoryOverride, ResourceClass, Resources};
 use crate::vm::{Fault, VmStatus};
@@ -98,6 +98,12 @@ impl Cx<'_> {
         report.hypervisor.reason = limits::clip(&report.hypervisor.reason);
         for condition in report.conditions.values_mut() {
             condition.message = limits::clip(&condition.message);
+        }
+        while report.orphans.len() > ORPHANS_MAX {
+            report.orphans.pop_last();
+        }
+        for orphan in report.orphans.values_mut() {
+            *orphan = limits::clip(orphan);
         }
         node.peer_addr.clone_from(&c.peer_addr);
         node.api_addr.clone_from(&c.api_addr);

@@ -55,6 +55,10 @@ impl Cx<'_> {
         // A report about an earlier run says nothing about the one asked for.
         if vm.status != VmStatus::Deleting && report.run == vm.power.run {
             self.follow(&mut vm, c, state);
+            if let Some(note) = &report.note {
+                let message = limits::clip(note);
+                vm.fault = Some(Fault { message, node: Some(c.node), at: self.at });
+            }
         }
         self.put_vm(vm);
     }

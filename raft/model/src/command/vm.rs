@@ -131,6 +131,9 @@ pub struct VmReport {
     /// (FENCING.md, rule 12).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub armed_for: Option<Revision>,
+    /// What is not as asked although it runs, for the record's reader.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 /// A node has durably marked an epoch released and will never start it again: its claim ends

@@ -1,0 +1,215 @@
+//! The books, rule by rule (FENCING.md).
+
+use std::collections::BTreeMap;
+
+use holm_model::cluster_policy::Freeze;
+use holm_model::command::*;
+use holm_model::node::Fence;
+use holm_model::state::Leadership;
+use holm_model::*;
+use proptest::prelude::*;
+use uuid::Uuid;
+
+use super::*;
+
+const A: NodeId = NodeId(2);
+/// Milliseconds since boot at which the tests' leaderships begin.
+const BEGAN: u64 = 1_000_000;
+
+/// Three nodes, led by the first, whose leadership is of this revision.
+fn state(leadership: u64) -> State {
+    let mut state = State::default();
+    let entry = |command| Entry {
+        at: Timestamp(1),
+        proposal: Proposal {
+            key: None,
+            seen: Revision(0),
+            actor: Actor { name: "test".into(), project: String::new() },
+            command,
+        },
+    };
+    for n in 1..=3 {
+        let (name, peer_addr, api_addr) = (format!("n{n}"), format!("h{n}:1"), format!("h{n}:2"));
+        apply(&mut state, &entry(Command::AddNode(AddNode { name, peer_addr, api_addr })));
+    }
+    state.leadership = Some(Leadership {
+        node: NodeId(1),
+        term: leadership,
+        incarnation: Incarnation(Uuid::nil()),
+        revision: Revision(leadership),
+        at: Timestamp(1),
+    });
+    state
+}
+
+fn wait(state: &State) -> u64 {
+    state.policy.longest_ttl_ms + state.policy.margin_ms
+}
+
+/// Ticks every 500 ms from `from` up to `to`.
+fn pass(ledger: &mut Ledger, state: &State, from: u64, to: u64, heard: bool) {
+    for now in (from..=to).step_by(500) {
+        ledger.follow(state, now);
+        ledger.tick(now, heard);
+    }
+}
+
+fn opened(state: &State) -> Ledger {
+    let mut ledger = Ledger::default();
+    ledger.follow(state, BEGAN);
+    ledger
+}
+
+#[test]
+fn a_new_leader_waits_for_the_leases_of_earlier_ones() {
+    let state = state(10);
+    let mut ledger = opened(&state);
+    let end = BEGAN + wait(&state);
+    pass(&mut ledger, &state, BEGAN, end - 500, true);
+    assert!(ledger.fenceable(&state, end - 1).is_empty());
+    pass(&mut ledger, &state, end, end + 500, true);
+    assert!(ledger.fenceable(&state, end + 500).contains(&A));
+}
+
+#[test]
+fn a_leader_of_a_new_term_opens_new_books() {
+    let (first, second) = (state(10), state(20));
+    let mut ledger = opened(&first);
+    let end = BEGAN + wait(&first) + 1_000;
+    pass(&mut ledger, &first, BEGAN, end, true);
+    assert!(ledger.fenceable(&first, end).contains(&A));
+    ledger.follow(&second, end);
+    assert!(ledger.fenceable(&second, end).is_empty());
+}
+
+#[test]
+fn a_granted_lease_is_waited_for_from_its_last_grant() {
+    let state = state(10);
+    let mut ledger = opened(&state);
+    let granted_at = BEGAN + 30_000;
+    pass(&mut ledger, &state, BEGAN, granted_at, true);
+    ledger.grant(&state, A, granted_at);
+    let end = granted_at + wait(&state);
+    pass(&mut ledger, &state, granted_at, end - 1, true);
+    assert!(!ledger.fenceable(&state, end - 1).contains(&A));
+    pass(&mut ledger, &state, end, end + 500, true);
+    assert!(ledger.fenceable(&state, end + 500).contains(&A));
+}
+
+#[test]
+fn silence_counts_only_while_the_leader_can_hear() {
+    let state = state(10);
+    let mut ledger = opened(&state);
+    let end = BEGAN + 3 * wait(&state);
+    pass(&mut ledger, &state, BEGAN, end, false);
+    assert!(ledger.fenceable(&state, end).is_empty(), "no quorum");
+    pass(&mut ledger, &state, end, end + 2_000, true);
+    assert!(ledger.fenceable(&state, end + 2_000).is_empty(), "a quorum for two seconds");
+    // Thawed after a minute: afresh.
+    let thawed = end + 60_000;
+    pass(&mut ledger, &state, thawed, thawed + 2_000, true);
+    assert!(ledger.fenceable(&state, thawed + 2_000).is_empty(), "thawed");
+    pass(&mut ledger, &state, thawed + 2_000, thawed + 2_000 + wait(&state), true);
+    assert!(ledger.fenceable(&state, thawed + 2_000 + wait(&state)).contains(&A));
+}
+
+#[test]
+fn grant_and_fence_exclude_each_other() {
+    let state = state(10);
+    let mut ledger = opened(&state);
+    let end = BEGAN + wait(&state) + 1_000;
+    pass(&mut ledger, &state, BEGAN, end, true);
+    assert!(ledger.begin_fence(&state, A, end));
+    assert_eq!(ledger.may_grant(&state, A), Err(Refusal::Fencing));
+    ledger.end_fence(A);
+    assert_eq!(ledger.may_grant(&state, A), Ok(()));
+    ledger.grant(&state, A, end);
+    assert!(!ledger.begin_fence(&state, A, end), "it was granted a lease");
+    let mut fenced = state.clone();
+    let record = fenced.nodes.get_mut(&A).unwrap();
+    record.fence = Some(Fence { at: Timestamp(1), revision: Revision(11), lost: BTreeMap::new() });
+    assert_eq!(ledger.may_grant(&fenced, A), Err(Refusal::Fenced));
+    assert_eq!(ledger.may_grant(&state, NodeId(9)), Err(Refusal::NoMember));
+}
+
+#[test]
+fn a_node_that_holds_nothing_for_long_is_cut_off_when_its_vms_should_move() {
+    let state = state(10);
+    let mut ledger = opened(&state);
+    assert_eq!(ledger.note_heartbeat(&state, A, false, BEGAN), Ok(()));
+    ledger.grant(&state, A, BEGAN);
+    for s in 1..60 {
+        let now = BEGAN + s * 1_000;
+        assert_eq!(ledger.note_heartbeat(&state, A, false, now), Ok(()), "it has no failover VM");
+        ledger.grant(&state, A, now);
+    }
+}
+
+#[test]
+fn a_freeze_makes_leases_long_and_is_over_when_they_are() {
+    let mut state = state(10);
+    let mut ledger = opened(&state);
+    let for_ms = 60_000;
+    let freeze = Freeze { since: Timestamp(1), for_ms, reason: None, revision: Revision(12), over: false };
+    state.freeze = Some(freeze);
+    ledger.follow(&state, BEGAN + 1_000);
+    assert_eq!(ledger.grant(&state, A, BEGAN + 1_000).ttl_ms, 60_000 + 15_000);
+    assert_eq!(ledger.grant(&state, A, BEGAN + 31_000).ttl_ms, 30_000 + 15_000);
+    let thaw = BEGAN + 1_000 + for_ms + wait(&state);
+    pass(&mut ledger, &state, BEGAN + 1_000, thaw - 1, true);
+    assert_eq!(ledger.thawed(&state, thaw - 1), None);
+    assert!(ledger.fenceable(&state, thaw - 1).is_empty());
+    assert_eq!(ledger.thawed(&state, thaw), Some(Revision(12)));
+    // Another leader, at the last moment: it cannot know what was granted, and waits again.
+    let mut next = Ledger::default();
+    state.leadership = Some(Leadership { revision: Revision(20), ..state.leadership.unwrap() });
+    next.follow(&state, thaw);
+    assert_eq!(next.thawed(&state, thaw + for_ms), None);
+    assert_eq!(next.thawed(&state, thaw + for_ms + wait(&state)), Some(Revision(12)));
+}
+
+#[test]
+fn a_lowered_ttl_shortens_the_wait_only_when_the_longer_leases_have_ended() {
+    let mut state = state(10);
+    state.policy.longest_ttl_ms = 100_000;
+    state.policy.revision = Revision(9);
+    let mut ledger = opened(&state);
+    let end = BEGAN + 105_000;
+    pass(&mut ledger, &state, BEGAN, end - 500, true);
+    assert!(ledger.fenceable(&state, end - 500).is_empty());
+    assert!(!ledger.longer_leases_ended(&state, end - 1));
+    assert!(ledger.longer_leases_ended(&state, end));
+}
+
+proptest! {
+    /// Whatever happens, nobody is fenceable before the last lease any leader granted has ended by the margin.
+    #[test]
+    fn nobody_is_fenced_under_a_lease(steps in proptest::collection::vec((0..6u8, 1..4_000u64), 1..200)) {
+        let mut now = BEGAN;
+        let mut leadership = 10;
+        let mut current = state(leadership);
+        let mut ledger = opened(&current);
+        let mut ends = 0;
+        for (what, passed) in steps {
+            now += passed;
+            match what {
+                0 => {
+                    leadership += 1;
+                    current = state(leadership);
+                }
+                1 | 2 => {
+                    ledger.follow(&current, now);
+                    if ledger.may_grant(&current, A).is_ok() {
+                        ends = now + ledger.grant(&current, A, now).ttl_ms;
+                    }
+                }
+                3 => ledger.tick(now, false),
+                _ => ledger.tick(now, true),
+            }
+            ledger.follow(&current, now);
+            if ledger.fenceable(&current, now).contains(&A) {
+                prop_assert!(now >= ends + current.policy.margin_ms, "fenced at {now}, the lease ends at {ends}");
+            }
+        }
+    }
+}

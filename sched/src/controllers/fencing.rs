@@ -1,0 +1,65 @@
+//! Takes failover VMs from nodes that may be dead, once every lease has ended and not too many at a time, and
+//! closes the books on long leases: those of a freeze, those of a ttl that was lowered (FENCING.md, rules 8 to 10).
+
+use holm_model::cluster_policy::FAILOVER_NODES_MIN;
+use holm_model::command::{Command, EndFreeze, FenceNode, SettleLeaseTtl};
+use holm_model::node::Node;
+use holm_model::vm::{Availability, Vm, VmStatus, WantPower};
+use holm_model::{State, Timestamp};
+
+use crate::controller::{Controller, Facts};
+
+/// Follows the leases.
+#[derive(Clone, Copy, Debug)]
+pub struct Fencing;
+
+impl Controller for Fencing {
+    fn name(&self) -> &'static str {
+        "fencing"
+    }
+
+    fn decide(&self, state: &State, facts: &Facts) -> Vec<Command> {
+        let Some(leadership) = state.leadership else { return Vec::new() };
+        let leadership = leadership.revision;
+        let mut commands = Vec::new();
+        if let Some(freeze) = facts.thawed.filter(|_| state.freeze.is_some()) {
+            commands.push(Command::EndFreeze(EndFreeze { leadership, freeze }));
+        }
+        let policy = &state.policy;
+        if facts.longer_leases_ended && policy.longest_ttl_ms > policy.lease_ttl_ms {
+            let policy = policy.revision;
+            commands.push(Command::SettleLeaseTtl(SettleLeaseTtl { leadership, policy }));
+        }
+        let may_be_fenced = to_fence(state).filter(|node| facts.fenceable.contains(&node.id));
+        let fences = may_be_fenced.take(fences_left(state, facts.now));
+        commands.extend(fences.map(|node| Command::FenceNode(FenceNode { leadership, node: node.id })));
+        commands
+    }
+}
+
+/// Nodes whose fence would bring something back.
+pub fn to_fence(state: &State) -> impl Iterator<Item = &Node> {
+    let possible = state.freeze.is_none() && state.nodes.len() >= FAILOVER_NODES_MIN;
+    state.nodes.values().filter(move |node| {
+        possible
+            && node.fence.is_none()
+            && node.maintenance.is_none()
+            && state.vms_on(node.id).any(|vm| fails_over(vm))
+    })
+}
+
+fn fails_over(vm: &Vm) -> bool {
+    let in_force = vm.claim.as_ref().is_some_and(|claim| claim.availability == Availability::Failover);
+    in_force && (vm.power.want == WantPower::On || vm.status == VmStatus::Deleting)
+}
+
+/// How many more nodes may be fenced now: at most a fifth of them, one at least, within a ttl. When more than that
+/// fall silent together, the network is the likelier cause, and a person should look.
+pub fn fences_left(state: &State, now: Timestamp) -> usize {
+    let most = (state.nodes.len() / 5).max(1);
+    let lately = |node: &&Node| {
+        let fence = node.fence.as_ref();
+        fence.is_some_and(|fence| now.0.saturating_sub(fence.at.0) < state.policy.lease_ttl_ms)
+    };
+    most.saturating_sub(state.nodes.values().filter(lately).count())
+}
