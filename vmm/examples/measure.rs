@@ -143,6 +143,8 @@ fn spec(n: u128, kernel: &Path) -> StartSpec {
         lease: None,
         cpu_affinity: Vec::new(),
         pci_devices: Vec::new(),
+        cluster: None,
+        start_order: 0,
     }
 }
 

@@ -26,6 +26,7 @@ use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 
 pub use self::settings::{Settings, ShimCommand, VmmUser};
+use crate::durable;
 use crate::host;
 use crate::hypervisor::{Error, Hypervisor, Lease, Observation, StartSpec};
 use crate::shim::{CONSOLE_SOCKET, cgroup};
@@ -149,6 +150,17 @@ impl Hypervisor for CloudHypervisor {
 
     fn disarm(&self, vm: VmId) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(self.disarm_vm(vm))
+    }
+
+    fn bind(&self, vm: VmId, epoch: Epoch, bound: bool) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move { vm_files::bind(&self.dir(vm), epoch, bound) })
+    }
+
+    fn start_order(&self, vm: VmId) -> BoxFuture<'_, i32> {
+        Box::pin(async move {
+            let spec = durable::read_json::<config::RunSpec>(&self.dir(vm).file("spec.json"));
+            spec.ok().flatten().map_or(0, |spec| spec.start.start_order)
+        })
     }
 
     fn release(&self, vm: VmId, epoch: Epoch) -> BoxFuture<'_, Result<(), Error>> {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use futures::future::BoxFuture;
 use holm_model::node::HypervisorFacts;
 use holm_model::vm::StopMode;
-use holm_model::{BootId, Epoch, VmId};
+use holm_model::{BootId, ClusterId, Epoch, VmId};
 use serde::{Deserialize, Serialize};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
@@ -40,6 +40,13 @@ pub trait Hypervisor: Send + Sync + 'static {
 
     /// The run needs no lease any more; one whose lease has ended by now is ended all the same.
     fn disarm(&self, vm: VmId) -> BoxFuture<'_, Result<(), Error>>;
+
+    /// Writes down, durably, whether `epoch` may run under a lease only: who reads an old replica after a power
+    /// cut must not start it without one.
+    fn bind(&self, vm: VmId, epoch: Epoch, bound: bool) -> BoxFuture<'_, Result<(), Error>>;
+
+    /// The start order the latest run was given, so that a host can be shut down in order without the cluster.
+    fn start_order(&self, vm: VmId) -> BoxFuture<'_, i32>;
 
     /// Marks `epoch` released, durably (fsync of file and directory): it is never started again here.
     /// Refused while a VMM runs.
@@ -84,6 +91,16 @@ pub struct StartSpec {
     /// Host devices handed to the guest through VFIO.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pci_devices: Vec<PciAddress>,
+    /// The cluster that asks; a directory it did not make is none of its business.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<ClusterId>,
+    /// Kept for the shutdown of the host: the highest goes first.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub start_order: i32,
+}
+
+fn is_zero(n: &i32) -> bool {
+    *n == 0
 }
 
 /// Where a vCPU may run.
@@ -130,6 +147,10 @@ pub struct Instance {
     pub epoch: Epoch,
     /// The epoch was marked released.
     pub released: bool,
+    /// The cluster that placed it; none where the directory is from before that was written down.
+    pub cluster: Option<ClusterId>,
+    /// The epoch may run under a lease only, see [`Hypervisor::bind`].
+    pub bound: bool,
     /// The latest run begun in this epoch; 0 before the first.
     pub run: u64,
     /// The boot of the host in which that run began.

@@ -22,8 +22,17 @@ pub fn at_rest(dir: &VmDir, mark: &EpochRecord, boot: BootId) -> io::Result<Inst
         }
         (Some(_), None) => unreachable!("a real run alone is the latest"),
     };
-    let (epoch, released) = (mark.epoch, mark.released);
-    Ok(Instance { epoch, released, run, boot_id, armed: None, can_arm: true, state })
+    Ok(Instance {
+        epoch: mark.epoch,
+        released: mark.released,
+        cluster: mark.cluster,
+        bound: mark.bound,
+        run,
+        boot_id,
+        armed: None,
+        can_arm: true,
+        state,
+    })
 }
 
 fn end_of_real(dir: &VmDir, record: &ShimRecord, boot: BootId) -> io::Result<ExitCause> {

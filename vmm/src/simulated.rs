@@ -126,6 +126,8 @@ impl Simulated {
             Some(run) => Instance {
                 epoch: run.epoch,
                 released: mark.released && mark.epoch == run.epoch,
+                cluster: mark.cluster,
+                bound: mark.bound && mark.epoch == run.epoch,
                 run: run.run,
                 boot_id: Some(run.boot_id),
                 armed: run.lease.map(|lease| lease.id),
@@ -157,7 +159,8 @@ impl Simulated {
             lease.deadline().map_err(Error::NoLease)?;
         }
         if dir.epoch().map_err(unreadable())?.is_none_or(|mark| mark.epoch != spec.epoch) {
-            dir.set_epoch(spec.epoch, false).map_err(io_error("cannot write the epoch of", dir.path()))?;
+            let begun = dir.begin_epoch(spec.epoch, spec.cluster);
+            begun.map_err(io_error("cannot write the epoch of", dir.path()))?;
         }
         self.print(spec.vm, format!("Holm simulated guest {}\r\n", spec.name).as_bytes());
         let record = SimulatedRecord {
@@ -167,6 +170,7 @@ impl Simulated {
             boot_id: self.shared.boot_id,
             ended: None,
             lease: spec.lease.clone(),
+            start_order: spec.start_order,
         };
         self.record(spec.vm, &record)?;
         if let Some(lease) = &spec.lease {
@@ -330,6 +334,14 @@ impl Hypervisor for Simulated {
 
     fn disarm(&self, vm: VmId) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move { self.set_lease(vm, None) })
+    }
+
+    fn bind(&self, vm: VmId, epoch: Epoch, bound: bool) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move { vm_files::bind(&self.dir(vm), epoch, bound) })
+    }
+
+    fn start_order(&self, vm: VmId) -> BoxFuture<'_, i32> {
+        Box::pin(async move { self.dir(vm).simulated().ok().flatten().map_or(0, |run| run.start_order) })
     }
 
     fn release(&self, vm: VmId, epoch: Epoch) -> BoxFuture<'_, Result<(), Error>> {

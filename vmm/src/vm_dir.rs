@@ -22,7 +22,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use holm_model::{BootId, Epoch, VmId};
+use holm_model::{BootId, ClusterId, Epoch, VmId};
 use nix::fcntl::{FcntlArg, fcntl};
 use serde::{Deserialize, Serialize};
 
@@ -43,6 +43,12 @@ pub struct EpochRecord {
     pub epoch: Epoch,
     /// Never started again here.
     pub released: bool,
+    /// The cluster that placed it; one that is not named is the node's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<ClusterId>,
+    /// It may run under a lease only, whatever an older replica says.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub bound: bool,
 }
 
 /// The latest run and who runs it.
@@ -96,6 +102,13 @@ pub struct SimulatedRecord {
     /// The lease it depends on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<Lease>,
+    /// As [`crate::hypervisor::StartSpec::start_order`].
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub start_order: i32,
+}
+
+fn is_zero(n: &i32) -> bool {
+    *n == 0
 }
 
 /// The directory of one VM; it need not exist.
@@ -155,12 +168,24 @@ impl VmDir {
         durable::read_json(&self.epoch_mark())
     }
 
-    /// Writes the epoch mark durably, making the directory where it is missing.
+    /// Writes the epoch mark durably, making the directory where it is missing. What else is known of this
+    /// epoch stays.
     pub fn set_epoch(&self, epoch: Epoch, released: bool) -> io::Result<()> {
+        let known = self.epoch()?.filter(|mark| mark.epoch == epoch);
+        let (cluster, bound) = known.map_or((None, false), |mark| (mark.cluster, mark.bound));
+        self.set_mark(&EpochRecord { version: FORMAT, epoch, released, cluster, bound })
+    }
+
+    /// Begins an epoch that `cluster` placed here.
+    pub fn begin_epoch(&self, epoch: Epoch, cluster: Option<ClusterId>) -> io::Result<()> {
+        self.set_mark(&EpochRecord { version: FORMAT, epoch, released: false, cluster, bound: false })
+    }
+
+    /// Replaces the epoch mark durably, making the directory where it is missing.
+    pub fn set_mark(&self, record: &EpochRecord) -> io::Result<()> {
         std::fs::create_dir_all(&self.path)?;
         durable::sync_parent(&self.path)?;
-        let record = EpochRecord { version: FORMAT, epoch, released };
-        durable::write_json(&self.epoch_mark(), &record, Sync::Yes)
+        durable::write_json(&self.epoch_mark(), record, Sync::Yes)
     }
 
     /// The latest run.
@@ -313,7 +338,7 @@ mod tests {
     fn files_written_by_the_first_version_stay_readable() {
         let epoch: EpochRecord =
             serde_json::from_str(r#"{"version":1,"epoch":7,"released":true}"#).expect("epoch.json");
-        assert_eq!(epoch.epoch, Epoch(holm_model::Revision(7)));
+        assert_eq!((epoch.epoch, epoch.cluster, epoch.bound), (Epoch(holm_model::Revision(7)), None, false));
         let exit: ExitRecord = serde_json::from_str(
             r#"{"version":1,"epoch":7,"run":2,"boot_id":"6f9619ff-8b86-4011-b42d-00c04fc964ff",
                 "cause":{"failed":{"reason":"gone"}},"ended_at_ms":1}"#,

@@ -10,7 +10,7 @@ use holm_model::{Epoch, VmId};
 
 use crate::hypervisor::Error;
 use crate::shim::previous_log;
-use crate::vm_dir::{Lock, VmDir};
+use crate::vm_dir::{EpochRecord, Lock, VmDir};
 use crate::{disk, durable};
 
 /// An [`Error::Io`] about `path`.
@@ -77,6 +77,22 @@ pub fn release(dir: &VmDir, epoch: Epoch) -> Result<(), Error> {
         Some(mark) if mark.epoch == epoch && mark.released => Ok(()),
         Some(_) | None => {
             dir.set_epoch(epoch, true).map_err(io_error("cannot write the released mark in", dir.path()))
+        }
+    }
+}
+
+/// Writes down whether `epoch` may run under a lease only. Changes nothing about what runs.
+pub fn bind(dir: &VmDir, epoch: Epoch, bound: bool) -> Result<(), Error> {
+    let mark = dir.epoch().map_err(io_error("cannot read the epoch of", dir.path()))?;
+    match mark {
+        None => Err(Error::NotHere),
+        Some(mark) if mark.epoch != epoch => {
+            Err(Error::Refused(format!("this host holds epoch {} of the VM", mark.epoch)))
+        }
+        Some(mark) if mark.bound == bound => Ok(()),
+        Some(mark) => {
+            let failed = io_error("cannot write the mark in", dir.path());
+            dir.set_mark(&EpochRecord { bound, ..mark }).map_err(failed)
         }
     }
 }

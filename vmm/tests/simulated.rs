@@ -22,6 +22,8 @@ fn spec(n: u128) -> StartSpec {
         lease: None,
         cpu_affinity: Vec::new(),
         pci_devices: Vec::new(),
+        cluster: None,
+        start_order: 0,
     }
 }
 

@@ -81,7 +81,7 @@ impl Executor {
     }
 
     async fn report(&self, vm: VmId, epoch: Epoch, run: u64, state: ObservedState) -> Result<(), Failure> {
-        let report = VmReport { vm, epoch, run, state, armed_for: None };
+        let report = VmReport { vm, epoch, run, state, armed_for: None, note: None };
         if self.reporter.report(report).await { Ok(()) } else { Err(Failure::NotTaken) }
     }
 
@@ -117,7 +117,7 @@ impl Executor {
                 if memory.may_tell() {
                     let step = format!("waiting for its image: {}", crate::app::chain(&error));
                     let state = ObservedState::Progress { step };
-                    self.reporter.report(VmReport { vm, epoch, run, state, armed_for: None }).await;
+                    self.reporter.report(VmReport { vm, epoch, run, state, armed_for: None, note: None }).await;
                 }
                 return Err(Failure::Image(error));
             }
@@ -170,7 +170,7 @@ impl Executor {
         let state = ObservedState::Unknown { reason };
         let told = record.observed.as_ref().is_some_and(|observed| observed.state == state);
         if !told {
-            self.reporter.report(VmReport { vm, epoch: claim.epoch, run: record.power.run, state, armed_for: None }).await;
+            self.reporter.report(VmReport { vm, epoch: claim.epoch, run: record.power.run, state, armed_for: None, note: None }).await;
         }
     }
 
@@ -192,6 +192,8 @@ impl Executor {
                 lease: None,
                 cpu_affinity: Vec::new(),
                 pci_devices: Vec::new(),
+                cluster: None,
+                start_order: 0,
             })
             .await
     }
@@ -208,7 +210,7 @@ impl Executor {
                 let reporter = reporter.clone();
                 async move {
                     let state = ObservedState::Progress { step };
-                    reporter.report(VmReport { vm, epoch, run, state, armed_for: None }).await;
+                    reporter.report(VmReport { vm, epoch, run, state, armed_for: None, note: None }).await;
                 }
             };
             paths.push(self.images.ensure(image, tell).await?);

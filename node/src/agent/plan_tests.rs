@@ -99,6 +99,8 @@ fn here(epoch_n: u64, run: u64, state: InstanceState) -> Observation {
         boot_id: Some(boot()),
         armed: None,
         can_arm: true,
+        cluster: None,
+        bound: false,
         state,
     })
 }
@@ -111,6 +113,8 @@ fn last_boot(cause: ExitCause) -> Observation {
         boot_id: Some(BootId(Uuid::from_u128(99))),
         armed: None,
         can_arm: true,
+        cluster: None,
+        bound: false,
         state: ended(cause),
     })
 }
@@ -123,6 +127,8 @@ fn released(epoch_n: u64) -> Observation {
         boot_id: None,
         armed: None,
         can_arm: true,
+        cluster: None,
+        bound: false,
         state: InstanceState::Prepared,
     })
 }

@@ -214,6 +214,8 @@ mod tests {
             lease: None,
             cpu_affinity: Vec::new(),
             pci_devices: Vec::new(),
+            cluster: None,
+            start_order: 0,
         }
     }
 

@@ -77,6 +77,8 @@ fn instance(
     Instance {
         epoch: record.epoch,
         released: mark.released && mark.epoch == record.epoch,
+        cluster: mark.cluster,
+        bound: mark.bound && mark.epoch == record.epoch,
         run: record.run,
         boot_id: Some(record.boot_id),
         armed,

@@ -91,7 +91,7 @@ impl CloudHypervisor {
         std::fs::create_dir_all(dir.path()).map_err(io_error("cannot make", dir.path()))?;
         let _lock = vm_files::lock_stopped(dir)?;
         vm_files::remove_boot_files(dir)?;
-        dir.set_epoch(spec.epoch, false).map_err(io_error("cannot write the epoch of", dir.path()))
+        dir.begin_epoch(spec.epoch, spec.cluster).map_err(io_error("cannot write the epoch of", dir.path()))
     }
 
     /// Links the kernel into the directory: a guest that resets opens it again, and the image may be gone
