@@ -2,15 +2,19 @@
 //! and unknown never passes. Each has unit tests that feed it a bad history it must reject.
 
 pub mod acknowledged;
+pub mod capacity;
 pub mod claims;
 pub mod events;
 pub mod faults;
 pub mod fresh;
 pub mod lifetimes;
+pub mod linearizable;
 pub mod once;
 pub mod power;
+pub mod quota;
 pub mod reads;
 pub mod replicas;
+pub mod serializable;
 pub mod settled;
 pub mod spared;
 #[cfg(test)]

@@ -9,6 +9,7 @@ pub mod daemon;
 pub mod disk;
 pub mod events;
 pub mod leftovers;
+pub mod members;
 pub mod netns;
 pub mod place;
 pub mod power;

@@ -4,6 +4,7 @@
 pub mod journal;
 pub mod operation;
 pub mod recorder;
+pub mod stored;
 
 pub use journal::Journal;
 pub use operation::{Fault, FaultKind, Operation, Outcome};

@@ -8,6 +8,7 @@ pub mod checker;
 pub mod harness;
 pub mod history;
 pub mod matrix;
+pub mod mutants;
 pub mod nemesis;
 pub mod report;
 pub mod run;

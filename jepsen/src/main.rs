@@ -9,7 +9,9 @@ use clap::{Parser, Subcommand, ValueEnum};
 use holm_jepsen::harness::Hypervisor;
 use holm_jepsen::harness::cluster::isolation_missing;
 use holm_jepsen::matrix::{self, Profile};
+use holm_jepsen::mutants;
 use holm_jepsen::nemesis::{Extent, Nemesis};
+use holm_jepsen::report::Report;
 use holm_jepsen::run::{self, Options, Test, Trouble};
 
 /// Real daemons, real faults, and checkers that do not take the daemon's word.
@@ -26,6 +28,13 @@ enum Command {
     Run(Run),
     /// Run a list of tests, each under some faults, and print a table.
     Matrix(Matrix),
+    /// Run daemons with known bugs, and print which checker finds each and in what time.
+    Mutants(Mutants),
+    /// Judge a run again, from the files in its folder alone.
+    Check {
+        /// The run's folder.
+        folder: PathBuf,
+    },
 }
 
 #[derive(Debug, clap::Args)]
@@ -41,9 +50,22 @@ struct Matrix {
 }
 
 #[derive(Debug, clap::Args)]
+struct Mutants {
+    /// This one only; may be repeated.
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
+    /// Of the first run; each further one has the next [default: a random one, printed].
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Where the runs' folders are made.
+    #[arg(long, default_value = "target/jepsen", value_name = "DIR")]
+    store: PathBuf,
+}
+
+#[derive(Debug, clap::Args)]
 struct Run {
     #[arg(long, value_enum)]
-    test: TestName,
+    test: Test,
     /// Other faults than the test's own, on nodes with networks and disks of their own; needs root.
     #[arg(long, value_enum)]
     nemesis: Option<Nemesis>,
@@ -60,19 +82,12 @@ struct Run {
     nodes: u8,
     #[arg(long, value_enum, default_value_t = HypervisorName::Simulated)]
     hypervisor: HypervisorName,
+    /// Bugs the daemons are to have, by name, with a comma between.
+    #[arg(long, value_name = "NAMES")]
+    plant: Option<String>,
     /// Where the run's folder with history, logs and verdicts is made.
     #[arg(long, default_value = "target/jepsen", value_name = "DIR")]
     store: PathBuf,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum TestName {
-    /// Create and delete VMs while random nodes are killed.
-    VmLifecycle,
-    /// Read through every node while leaders are killed and come back at once.
-    StaleRead,
-    /// Write so much while a node is away that it needs a snapshot when it is back; brings its own faults.
-    CatchUp,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -89,15 +104,7 @@ fn main() -> ExitCode {
             return ExitCode::from(3);
         }
     };
-    let work = async {
-        match Cli::parse().command {
-            Command::Run(args) => one(args).await,
-            Command::Matrix(args) => {
-                let seed = args.seed.unwrap_or_else(|| u64::from(rand::random::<u16>()));
-                ExitCode::from(u8::from(!matrix::run(args.profile, seed, &args.store).await))
-            }
-        }
-    };
+    let command = Cli::parse().command;
     // On Ctrl-C the run is dropped, and with it everything it started.
     runtime.block_on(async {
         tokio::select! {
@@ -107,9 +114,27 @@ fn main() -> ExitCode {
                 eprintln!("holm-jepsen: interrupted");
                 ExitCode::from(3)
             }
-            code = work => code,
+            code = perform(command) => code,
         }
     })
+}
+
+async fn perform(command: Command) -> ExitCode {
+    let some = |seed: Option<u64>| seed.unwrap_or_else(|| u64::from(rand::random::<u16>()));
+    match command {
+        Command::Run(args) => one(args).await,
+        Command::Matrix(args) => {
+            ExitCode::from(u8::from(!matrix::run(args.profile, some(args.seed), &args.store).await))
+        }
+        Command::Mutants(args) => match mutants::run(&args.only, some(args.seed), &args.store).await {
+            Ok(all_found) => ExitCode::from(u8::from(!all_found)),
+            Err(error) => failed(&error),
+        },
+        Command::Check { folder } => match run::check(&folder) {
+            Ok(report) => told(&report),
+            Err(error) => failed(&error),
+        },
+    }
 }
 
 /// SIGINT or SIGTERM.
@@ -123,44 +148,44 @@ async fn interrupted() {
 }
 
 async fn one(args: Run) -> ExitCode {
-    let test = match args.test {
-        TestName::VmLifecycle => Test::VmLifecycle,
-        TestName::StaleRead => Test::StaleRead,
-        TestName::CatchUp => Test::CatchUp,
-    };
     let options = Options {
-        rounds: args.rounds.unwrap_or(test.specified_rounds()),
+        rounds: args.rounds.unwrap_or(args.test.specified_rounds()),
         seed: args.seed.unwrap_or_else(rand::random),
         nodes: usize::from(args.nodes),
         hypervisor: match args.hypervisor {
             HypervisorName::Simulated => Hypervisor::Simulated,
             HypervisorName::CloudHypervisor => Hypervisor::CloudHypervisor,
         },
+        plant: args.plant,
         store: args.store,
     };
     let trouble = args.nemesis.map(|nemesis| Trouble {
         nemesis,
         extent: args.seconds.map_or(Extent::Rounds(options.rounds), Extent::Seconds),
     });
-    if (trouble.is_some() || test.is_isolated())
+    if (trouble.is_some() || args.test.is_isolated())
         && let Some(why) = isolation_missing()
     {
-        eprintln!("SKIPPED: {}: {why}", test.name());
+        eprintln!("SKIPPED: {}: {why}", args.test.name());
         return ExitCode::from(3);
     }
-    eprintln!("{} with seed {}", test.name(), options.seed);
-    match run::run_under(test, &options, trouble).await {
-        Ok(report) => {
-            print!("{report}");
-            match (report.is_valid(), report.is_invalid()) {
-                (true, _) => ExitCode::SUCCESS,
-                (false, true) => ExitCode::from(1),
-                (false, false) => ExitCode::from(3),
-            }
-        }
-        Err(error) => {
-            eprintln!("holm-jepsen: {error:#}");
-            ExitCode::from(3)
-        }
+    eprintln!("{} with seed {}", args.test.name(), options.seed);
+    match run::run_under(args.test, &options, trouble).await {
+        Ok(report) => told(&report),
+        Err(error) => failed(&error),
     }
+}
+
+fn told(report: &Report) -> ExitCode {
+    print!("{report}");
+    match (report.is_valid(), report.is_invalid()) {
+        (true, _) => ExitCode::SUCCESS,
+        (false, true) => ExitCode::from(1),
+        (false, false) => ExitCode::from(3),
+    }
+}
+
+fn failed(error: &anyhow::Error) -> ExitCode {
+    eprintln!("holm-jepsen: {error:#}");
+    ExitCode::from(3)
 }

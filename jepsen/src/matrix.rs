@@ -152,6 +152,7 @@ async fn one(entry: Entry, seed: u64, store: &Path) -> Outcome {
         seed,
         nodes: entry.nodes,
         hypervisor: entry.hypervisor,
+        plant: None,
         store: store.to_owned(),
     };
     let trouble = entry.nemesis.map(|nemesis| Trouble { nemesis, extent: Extent::Rounds(entry.rounds) });
@@ -180,13 +181,8 @@ fn line(row: &Row) -> String {
     let Row { entry, seed, outcome } = row;
     let vms = if entry.hypervisor == Hypervisor::Simulated { "simulated" } else { "real" };
     let nemesis = entry.nemesis.map_or("its own".to_owned(), Nemesis::name);
-    let mut cells = vec![
-        entry.test.name().to_owned(),
-        nemesis,
-        entry.nodes.to_string(),
-        vms.to_owned(),
-        seed.to_string(),
-    ];
+    let mut cells =
+        vec![entry.test.name(), nemesis, entry.nodes.to_string(), vms.to_owned(), seed.to_string()];
     match outcome {
         Outcome::Ran(report) => {
             let counts = report.counts;

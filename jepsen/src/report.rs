@@ -21,7 +21,7 @@ pub struct Counts {
 /// One run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    pub test: &'static str,
+    pub test: String,
     pub seed: u64,
     /// Does it again, with the same choices.
     pub command: String,
@@ -39,9 +39,22 @@ impl Report {
         !self.verdicts.is_empty() && self.verdicts.iter().all(Verdict::is_valid)
     }
 
+    /// Writes it into the run's folder, as JSON.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn write(&self) -> anyhow::Result<()> {
+        Ok(std::fs::write(self.store.join("report.json"), serde_json::to_string_pretty(self)?)?)
+    }
+
+    /// Checkers that found a rule broken.
+    pub fn broken(&self) -> impl Iterator<Item = &Verdict> {
+        self.verdicts.iter().filter(|verdict| matches!(verdict.finding, Finding::Invalid(_)))
+    }
+
     /// Whether a rule was broken, as opposed to not proved.
     pub fn is_invalid(&self) -> bool {
-        self.verdicts.iter().any(|verdict| matches!(verdict.finding, Finding::Invalid(_)))
+        self.broken().next().is_some()
     }
 }
 

@@ -1,50 +1,66 @@
 //! A run: one test with its parameters, from an empty folder to a report. The clients stop before anything is
-//! judged, the cluster is healed before it is looked at, and whatever happens the logs are kept.
+//! judged, the cluster is healed before it is looked at, and whatever happens the logs are kept. What there is
+//! to judge is written down first and judged from there, so that a verdict can be found again offline.
 
+mod append;
 mod catch_up;
+mod limits;
+mod measure;
+mod register;
 mod stale_read;
+mod stored;
 mod vm_lifecycle;
+mod wiped;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
-use serde::Serialize;
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
+pub use self::stored::check;
 use crate::checker::{Finding, Verdict};
 use crate::harness::{Cluster, Hypervisor, Setup};
-use crate::history::{Fault, Journal, Operation, Outcome};
+use crate::history::{Fault, Journal};
 use crate::nemesis::trouble::{self, Nature};
-use crate::nemesis::{Extent, Nemesis, Progress};
+use crate::nemesis::{Extent, Nemesis, Progress, kill, leader_restart};
 use crate::report::{Counts, Report};
 use crate::seed;
 use crate::workload::Target;
 use crate::workload::prober::Prober;
 
 /// The tests there are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Test {
-    /// VMs are created and deleted while random nodes are killed.
+    /// Create and delete VMs while random nodes are killed.
     VmLifecycle,
-    /// Every node is read while leaders are killed and come back at once.
+    /// Read through every node while leaders are killed and come back at once.
     StaleRead,
-    /// A node is away until the others have purged the log that it would need.
+    /// Read, write and compare-and-set metadata; each key must be linearizable.
+    Register,
+    /// Transactions that read and append to several lists; strictly serializable.
+    Append,
+    /// Create more VMs at once than quota and capacity allow.
+    Limits,
+    /// Write so much while a node is away that it needs a snapshot when it is back; brings its own faults.
     CatchUp,
+    /// Lose the store of a node that alone knows, with one other, what was acknowledged; brings its own faults.
+    Wiped,
 }
 
 impl Test {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::VmLifecycle => "vm-lifecycle",
-            Self::StaleRead => "stale-read",
-            Self::CatchUp => "catch-up",
-        }
+    /// As the command line takes it.
+    pub fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
     /// Whether it always needs nodes with networks and disks of their own.
     pub fn is_isolated(self) -> bool {
-        self == Self::CatchUp
+        matches!(self, Self::CatchUp | Self::Wiped)
     }
 
     /// Faults that the project's promise is measured by.
@@ -52,7 +68,9 @@ impl Test {
         match self {
             Self::VmLifecycle => 30,
             Self::StaleRead => 20,
+            Self::Register | Self::Append | Self::Limits => 10,
             Self::CatchUp => 2,
+            Self::Wiped => 1,
         }
     }
 }
@@ -64,18 +82,25 @@ pub struct Options {
     pub seed: u64,
     pub nodes: usize,
     pub hypervisor: Hypervisor,
+    /// Bugs the daemons are to have.
+    pub plant: Option<String>,
     /// The run's folder is made below.
     pub store: PathBuf,
 }
 
-#[derive(Serialize)]
-struct Parameters<'a> {
-    test: &'a str,
-    command: &'a str,
-    seed: u64,
-    rounds: u64,
-    nodes: usize,
-    hypervisor: &'a str,
+/// What a run was asked for: the first line of its history.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Parameters {
+    pub test: String,
+    /// Does it again, with the same choices.
+    pub command: String,
+    pub seed: u64,
+    /// Faults it was to have; none: as many as there was time for.
+    pub rounds: Option<u64>,
+    pub nodes: usize,
+    pub hypervisor: String,
+    /// Whether nodes had networks and disks of their own.
+    pub isolated: bool,
 }
 
 /// Trouble other than the test's own.
@@ -101,6 +126,21 @@ struct Judged {
     counts: Counts,
 }
 
+/// What every test looks at when the trouble is over.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Aftermath {
+    /// By name.
+    nodes: Vec<String>,
+    /// Daemons that ended although nobody asked.
+    ended: Vec<String>,
+    /// What the cluster left behind.
+    left: Vec<String>,
+    /// What was measured, in words.
+    figures: Vec<String>,
+    /// Longest time in which no probe was acknowledged.
+    unavailable_ms: u64,
+}
+
 /// Runs a test with the faults it is specified with, on loopback.
 ///
 /// # Errors
@@ -115,54 +155,33 @@ pub async fn run(test: Test, options: &Options) -> Result<Report> {
 /// As [`run`], and where there can be no such nodes.
 pub async fn run_under(test: Test, options: &Options, trouble: Option<Trouble>) -> Result<Report> {
     let began = Instant::now();
-    let extent = match trouble {
-        None => format!("--rounds {}", options.rounds),
-        Some(Trouble { nemesis, extent: Extent::Rounds(rounds) }) => {
-            format!("--nemesis {} --rounds {rounds}", nemesis.name())
-        }
-        Some(Trouble { nemesis, extent: Extent::Seconds(seconds) }) => {
-            format!("--nemesis {} --seconds {seconds}", nemesis.name())
-        }
-    };
-    let command = format!(
-        "cargo run -p holm-jepsen -- run --test {} {extent} --seed {} --nodes {} --hypervisor {}",
-        test.name(),
-        options.seed,
-        options.nodes,
-        options.hypervisor.as_str()
-    );
-    let store = make_store(&options.store, test)?;
-    let parameters = Parameters {
-        test: test.name(),
-        command: &command,
-        seed: options.seed,
-        rounds: options.rounds,
+    let parameters = parameters(test, options, trouble);
+    let store = make_store(&options.store, &parameters.test)?;
+    let journal = Arc::new(Journal::create(&store.join(stored::HISTORY), &parameters)?);
+    let setup = Setup {
         nodes: options.nodes,
-        hypervisor: options.hypervisor.as_str(),
+        hypervisor: options.hypervisor,
+        search_path: None,
+        plant: options.plant.clone(),
     };
-    let journal = Arc::new(Journal::create(&store.join("history.jsonl"), &parameters)?);
-    let setup = Setup { nodes: options.nodes, hypervisor: options.hypervisor, search_path: None };
-    let isolated = trouble.is_some() || test.is_isolated();
-    let cluster = if isolated { Cluster::start_isolated(&setup).await } else { Cluster::start(&setup).await };
-    let cluster = cluster.context("the cluster did not start")?;
+    let start = async {
+        if parameters.isolated { Cluster::start_isolated(&setup).await } else { Cluster::start(&setup).await }
+    };
+    let cluster = start.await.context("the cluster did not start")?;
     let mut context = Running { options: options.clone(), trouble, cluster, journal };
-    let judged = match test {
-        Test::VmLifecycle => vm_lifecycle::run(&mut context).await,
-        Test::StaleRead => stale_read::run(&mut context).await,
-        Test::CatchUp => catch_up::run(&mut context).await,
-    };
+    let gathered = Box::pin(gather(test, &mut context)).await;
     context.cluster.save_logs(&store)?;
-    let judged = judged.unwrap_or_else(|error| {
-        // It did not come back from a fault, or did not answer afterwards.
-        let because = format!("{error:#}");
-        let finding = Finding::Invalid(vec![because]);
-        let verdicts = vec![Verdict { checker: "heals", finding, figures: String::new() }];
-        Judged { verdicts, ..Judged::default() }
-    });
+    let judged = match gathered {
+        Ok(evidence) => {
+            std::fs::write(store.join(stored::EVIDENCE), serde_json::to_vec(&evidence)?)?;
+            stored::judge(&store)?.1
+        }
+        Err(error) => did_not_heal(&error),
+    };
     let mut report = Report {
-        test: test.name(),
+        test: parameters.test,
         seed: options.seed,
-        command,
+        command: parameters.command,
         took_s: began.elapsed().as_secs_f64(),
         verdicts: judged.verdicts,
         figures: judged.figures,
@@ -173,16 +192,70 @@ pub async fn run_under(test: Test, options: &Options, trouble: Option<Trouble>) 
         context.cluster.scratch.keep();
         report.figures.push(format!("the nodes' folders: {}", context.cluster.scratch.path().display()));
     }
-    let json = serde_json::to_string_pretty(&report)?;
-    std::fs::write(report.store.join("report.json"), json)?;
+    report.write()?;
     Ok(report)
 }
 
-fn make_store(below: &Path, test: Test) -> Result<PathBuf> {
+/// It did not come back from a fault, or did not answer afterwards.
+fn did_not_heal(error: &anyhow::Error) -> Judged {
+    let finding = Finding::Invalid(vec![format!("{error:#}")]);
+    let verdicts = vec![Verdict { checker: "heals", finding, figures: String::new() }];
+    Judged { verdicts, ..Judged::default() }
+}
+
+/// Everything there is to judge, besides the history.
+async fn gather(test: Test, context: &mut Running) -> Result<serde_json::Value> {
+    let evidence = match test {
+        Test::VmLifecycle => serde_json::to_value(vm_lifecycle::run(context).await?),
+        Test::StaleRead => serde_json::to_value(stale_read::run(context).await?),
+        Test::Register => serde_json::to_value(register::run(context).await?),
+        Test::Append => serde_json::to_value(append::run(context).await?),
+        Test::Limits => serde_json::to_value(limits::run(context).await?),
+        Test::CatchUp => serde_json::to_value(catch_up::run(context).await?),
+        Test::Wiped => serde_json::to_value(wiped::run(context).await?),
+    };
+    Ok(evidence?)
+}
+
+fn parameters(test: Test, options: &Options, trouble: Option<Trouble>) -> Parameters {
+    let (extent, rounds) = match trouble {
+        None => (format!("--rounds {}", options.rounds), Some(options.rounds)),
+        Some(Trouble { nemesis, extent: Extent::Rounds(rounds) }) => {
+            (format!("--nemesis {} --rounds {rounds}", nemesis.name()), Some(rounds))
+        }
+        Some(Trouble { nemesis, extent: Extent::Seconds(seconds) }) => {
+            (format!("--nemesis {} --seconds {seconds}", nemesis.name()), None)
+        }
+    };
+    let (name, hypervisor) = (test.name(), options.hypervisor.as_str());
+    let plant = options.plant.as_ref().map(|plant| format!(" --plant {plant}")).unwrap_or_default();
+    let command = format!(
+        "cargo run -p holm-jepsen -- run --test {name} {extent} --seed {} --nodes {} --hypervisor {hypervisor}{plant}",
+        options.seed, options.nodes
+    );
+    Parameters {
+        test: name,
+        command,
+        seed: options.seed,
+        rounds,
+        nodes: options.nodes,
+        hypervisor: hypervisor.to_owned(),
+        isolated: trouble.is_some() || test.is_isolated(),
+    }
+}
+
+fn make_store(below: &Path, test: &str) -> Result<PathBuf> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-    let store = below.join(test.name()).join(now.to_string());
+    let store = below.join(test).join(now.to_string());
     std::fs::create_dir_all(&store).with_context(|| format!("cannot make {}", store.display()))?;
     Ok(store.canonicalize()?)
+}
+
+/// Faults a test is specified with, where no other trouble is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OwnFaults {
+    Kills,
+    LeaderRestarts,
 }
 
 impl Running {
@@ -202,13 +275,35 @@ impl Running {
         Progress::new(self.journal.acknowledged())
     }
 
-    /// Faults there should have been.
-    fn expected(&self, happened: &[Fault]) -> u64 {
-        match self.trouble.map(|trouble| trouble.extent) {
-            None => self.options.rounds,
-            Some(Extent::Rounds(rounds)) => rounds,
-            Some(Extent::Seconds(_)) => happened.len().max(1) as u64,
-        }
+    /// Trouble while `clients` work; they have ended when this does.
+    async fn endure(
+        &mut self,
+        own: OwnFaults,
+        mut clients: JoinSet<()>,
+        stop: CancellationToken,
+    ) -> Result<trouble::Trouble> {
+        let mut happened = trouble::Trouble::default();
+        let done = match self.trouble {
+            Some(of) => self.suffer(of, &mut happened).await,
+            None => self.suffer_own(own, &mut happened).await,
+        };
+        stop.cancel();
+        while clients.join_next().await.is_some() {}
+        // Of a cluster that did not come back nothing more is asked.
+        done.map(|()| happened)
+    }
+
+    async fn suffer_own(&mut self, own: OwnFaults, happened: &mut trouble::Trouble) -> Result<()> {
+        let (rounds, progress) = (self.options.rounds, self.progress());
+        let mut rng = seed::stream(self.options.seed, "nemesis", 0);
+        let (cluster, journal, faults) = (&mut self.cluster, &self.journal, &mut happened.faults);
+        happened.ended = match own {
+            OwnFaults::Kills => kill::run(cluster, rounds, journal, progress, &mut rng, faults).await?,
+            OwnFaults::LeaderRestarts => {
+                leader_restart::run(cluster, rounds, journal, progress, &mut rng, faults).await?
+            }
+        };
+        Ok(())
     }
 
     /// Makes this trouble.
@@ -221,44 +316,22 @@ impl Running {
         happened.observed.unavailable = prober.longest_gap();
         done
     }
-}
 
-/// What a matrix shows of a run.
-fn counts<C, A>(faults: &[Fault], operations: &[Operation<C, A>], unavailable: Duration) -> Counts {
-    let unavailable_ms = u64::try_from(unavailable.as_millis()).unwrap_or(u64::MAX);
-    let mut counts = Counts { faults: faults.len(), unavailable_ms, ..Counts::default() };
-    for operation in operations {
-        match operation.outcome {
-            Outcome::Ok(_) => counts.ok += 1,
-            Outcome::Fail(_) => counts.fail += 1,
-            Outcome::Info(_) => counts.info += 1,
+    /// Stops the daemons and looks at what is left.
+    fn aftermath(&mut self, happened: trouble::Trouble) -> Aftermath {
+        Aftermath {
+            nodes: self.nodes(),
+            left: self.cluster.shut_down(),
+            figures: happened.observed.figures(),
+            unavailable_ms: u64::try_from(happened.observed.unavailable.as_millis()).unwrap_or(u64::MAX),
+            ended: happened.ended,
         }
     }
-    counts
 }
 
-/// From each fault to the first acknowledgement of a write that was sent after it.
-fn unavailability<C, A>(
-    what: &str,
-    faults: impl Iterator<Item = Fault>,
-    operations: &[Operation<C, A>],
-    is_write: impl Fn(&C) -> bool,
-) -> Option<String> {
-    let written = |after: u64| {
-        let acknowledged = operations
-            .iter()
-            .filter(|op| op.invoked_ns > after && op.outcome.ok().is_some() && is_write(&op.call));
-        acknowledged.map(|op| op.completed_ns).min()
-    };
-    let mut gaps: Vec<_> = faults
-        .filter_map(|fault| Some(Duration::from_nanos(written(fault.began_ns)? - fault.began_ns)))
-        .collect();
-    gaps.sort();
-    let (median, longest) = (gaps.get(gaps.len() / 2)?, gaps.last()?);
-    Some(format!(
-        "writes after {what}: acknowledged again within {} ms at the median, {} ms at most ({} times)",
-        median.as_millis(),
-        longest.as_millis(),
-        gaps.len()
-    ))
+impl Parameters {
+    /// Faults there should have been.
+    fn expected(&self, happened: &[Fault]) -> u64 {
+        self.rounds.unwrap_or_else(|| happened.len().max(1) as u64)
+    }
 }

@@ -1,9 +1,13 @@
 //! What clients do while faults happen: one workload a file, with the vocabulary of its operations. Every
 //! attempt is recorded as an operation of its own; what is retried is retried under its old key.
 
+pub mod aggregates;
+pub mod burst;
 pub mod flavor_set;
+pub mod lists;
 pub mod power;
 pub mod prober;
+pub mod registers;
 pub mod vm_lifecycle;
 
 use std::time::Duration;
@@ -13,6 +17,7 @@ use rand::rngs::StdRng;
 
 use crate::harness::Client;
 use crate::harness::client::Endpoint;
+use crate::history::Outcome;
 
 /// One node, as a client knows it.
 #[derive(Clone, Debug)]
@@ -32,6 +37,15 @@ impl Nodes {
     fn pick(&mut self, rng: &mut StdRng) -> &mut (String, Client) {
         let at = rng.random_range(0..self.0.len());
         &mut self.0[at]
+    }
+}
+
+/// Whether an attempt that ended like this is worth another one: under its old key it cannot act twice.
+fn may_try_again<A>(outcome: &Outcome<A>) -> bool {
+    match outcome {
+        Outcome::Ok(_) => false,
+        Outcome::Info(_) => true,
+        Outcome::Fail(refusal) => matches!(refusal.code.as_str(), "not_sent" | "unavailable"),
     }
 }
 

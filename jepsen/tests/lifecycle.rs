@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use holm_api::vm::{ObservedState, Power};
 use holm_api::{Node, Vm, VmStatus};
 use holm_jepsen::harness::client::Call;
-use holm_jepsen::harness::{Client, Cluster, Hypervisor, Setup, real, wait_for};
+use holm_jepsen::harness::{Client, Cluster, Setup, real, wait_for};
 use serde_json::json;
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -26,7 +26,7 @@ async fn cluster(variant: &str) -> Result<(Cluster, Client)> {
 async fn cluster_with_stand_in(script: &str) -> Result<(Cluster, Client, tempfile::TempDir)> {
     let dir = tempfile::tempdir()?;
     let search_path = Some(real::path_with_stand_in(dir.path(), script)?);
-    let setup = Setup { nodes: 1, hypervisor: Hypervisor::CloudHypervisor, search_path };
+    let setup = Setup { search_path, ..Setup::real(1) };
     let cluster = Cluster::start(&setup).await?;
     let mut client = cluster.daemons[0].client();
     client.create_tiny_flavor().await?;
@@ -203,7 +203,7 @@ async fn a_node_with_too_old_a_vmm_or_none_takes_no_vms_and_says_why() -> Result
 
     let empty = tempfile::tempdir()?;
     let search_path = Some(empty.path().display().to_string());
-    let setup = Setup { nodes: 1, hypervisor: Hypervisor::CloudHypervisor, search_path };
+    let setup = Setup { search_path, ..Setup::real(1) };
     let cluster = Cluster::start(&setup).await?;
     let mut client = cluster.daemons[0].client();
     client.create_tiny_flavor().await?;

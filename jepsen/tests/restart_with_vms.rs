@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use holm_api::{Vm, VmStatus};
-use holm_jepsen::harness::{Client, Cluster, Daemon, Hypervisor, Setup, real, wait_for};
+use holm_jepsen::harness::{Client, Cluster, Daemon, Setup, real, wait_for};
 
 const VMS: usize = 20;
 const LIMIT: Duration = Duration::from_secs(60);
@@ -21,7 +21,7 @@ async fn a_restart_of_the_daemon_touches_no_vm() -> Result<()> {
     }
     let dir = tempfile::tempdir()?;
     let search_path = Some(real::path_with_stand_in(&dir.path().join("bin"), &logging_vmm(dir.path()))?);
-    let setup = Setup { nodes: 1, hypervisor: Hypervisor::CloudHypervisor, search_path };
+    let setup = Setup { search_path, ..Setup::real(1) };
     let mut cluster = Cluster::start(&setup).await?;
     allow_many_vcpus(&mut cluster).await?;
     let mut client = cluster.daemons[0].client();

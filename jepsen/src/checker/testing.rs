@@ -1,6 +1,6 @@
 //! Short ways to write histories down, for the checkers' own tests.
 
-use holm_api::VmStatus;
+use holm_api::{Event, EventKind, Timestamp, VmStatus};
 use uuid::Uuid;
 
 use crate::history::operation::Refusal;
@@ -70,4 +70,19 @@ pub fn unknown<A>() -> Outcome<A> {
 
 pub fn refused<A>(code: &str) -> Outcome<A> {
     Outcome::Fail(Refusal { code: code.to_owned(), detail: String::new() })
+}
+
+/// An event of the VM `name`, which is its id too.
+pub fn event(revision: u64, name: &str, what: &str, message: &str) -> Event {
+    Event {
+        revision,
+        n: 0,
+        at: Timestamp(String::new()),
+        kind: EventKind::Vm,
+        id: name.to_owned(),
+        name: name.to_owned(),
+        what: what.to_owned(),
+        message: message.to_owned(),
+        actor: String::new(),
+    }
 }

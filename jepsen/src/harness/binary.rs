@@ -10,6 +10,8 @@ use anyhow::{Context, Result, bail};
 
 /// Uses the program at this path instead, whatever its age.
 pub const ENV: &str = "HOLM_JEPSEN_HOLMD";
+/// The same for the program that has bugs on demand.
+pub const ENV_PLANTED: &str = "HOLM_JEPSEN_HOLMD_PLANTED";
 
 /// Path of a `holmd` that is as new as its sources.
 ///
@@ -17,24 +19,47 @@ pub const ENV: &str = "HOLM_JEPSEN_HOLMD";
 /// When it cannot be built.
 pub fn holmd() -> Result<PathBuf> {
     static FOUND: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    FOUND.get_or_init(|| find().map_err(|error| format!("{error:#}"))).clone().map_err(anyhow::Error::msg)
+    FOUND.get_or_init(|| given_or_built(&HOLMD)).clone().map_err(anyhow::Error::msg)
 }
 
-fn find() -> Result<PathBuf> {
-    if let Some(path) = std::env::var_os(ENV) {
-        return Ok(PathBuf::from(path));
+/// Path of the program that has bugs on demand, as new as its sources.
+///
+/// # Errors
+/// When it cannot be built.
+pub fn holmd_planted() -> Result<PathBuf> {
+    static FOUND: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    FOUND.get_or_init(|| given_or_built(&PLANTED)).clone().map_err(anyhow::Error::msg)
+}
+
+fn given_or_built(program: &Program) -> Result<PathBuf, String> {
+    match std::env::var_os(program.env) {
+        Some(path) => Ok(PathBuf::from(path)),
+        None => find(program).map_err(|error| format!("{error:#}")),
     }
+}
+
+/// A program of the daemon's crate, and the features that it needs.
+struct Program {
+    name: &'static str,
+    features: &'static [&'static str],
+    env: &'static str,
+}
+
+const HOLMD: Program = Program { name: "holmd", features: &[], env: ENV };
+const PLANTED: Program = Program { name: "holmd-planted", features: &["planted"], env: ENV_PLANTED };
+
+fn find(program: &Program) -> Result<PathBuf> {
     let exe = std::env::current_exe().context("cannot tell the path of this program")?;
     let folder = exe.parent().context("a program lies in a folder")?;
     let profile = if folder.ends_with("deps") { folder.parent().unwrap_or(folder) } else { folder };
-    let holmd = profile.join("holmd");
-    if !is_current(&holmd) {
-        build(profile)?;
+    let path = profile.join(program.name);
+    if !is_current(&path) {
+        build(program, profile)?;
     }
-    if !holmd.is_file() {
-        bail!("cargo did not build {}", holmd.display());
+    if !path.is_file() {
+        bail!("cargo did not build {}", path.display());
     }
-    Ok(holmd)
+    Ok(path)
 }
 
 /// Whether the program is there, was built from this workspace (checkouts may share a target folder), and
@@ -56,22 +81,23 @@ fn sources(notes: &str) -> Vec<PathBuf> {
     list.split_whitespace().map(|name| PathBuf::from(name.replace('\0', " "))).collect()
 }
 
-fn build(profile: &Path) -> Result<()> {
+fn build(program: &Program, profile: &Path) -> Result<()> {
     let name =
         profile.file_name().and_then(|name| name.to_str()).context("the profile's folder has a name")?;
     let target = profile.parent().context("the profile's folder lies in the target folder")?;
     let name = if name == "debug" { "dev" } else { name };
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    eprintln!("holm-jepsen: building holmd");
+    eprintln!("holm-jepsen: building {}", program.name);
     let status = Command::new(cargo)
-        .args(["build", "--quiet", "--package", "holm-node", "--bin", "holmd", "--profile", name])
+        .args(["build", "--quiet", "--package", "holm-node", "--bin", program.name, "--profile", name])
+        .args(program.features.iter().flat_map(|feature| ["--features", feature]))
         .arg("--target-dir")
         .arg(target)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .status()
         .context("cannot run cargo")?;
     if !status.success() {
-        bail!("cargo could not build holmd ({status})");
+        bail!("cargo could not build {} ({status})", program.name);
     }
     Ok(())
 }

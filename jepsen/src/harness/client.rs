@@ -88,6 +88,7 @@ pub struct Call {
     content_type: &'static str,
     key: Option<String>,
     seen: Option<u64>,
+    expected: Option<u64>,
     limit: Duration,
 }
 
@@ -95,7 +96,7 @@ impl Call {
     pub fn new(method: Method, path: impl Into<String>) -> Self {
         let limit = Duration::from_secs(15);
         let (body, content_type) = (Bytes::new(), "application/json");
-        Self { method, path: path.into(), body, content_type, key: None, seen: None, limit }
+        Self { method, path: path.into(), body, content_type, key: None, seen: None, expected: None, limit }
     }
 
     pub fn get(path: impl Into<String>) -> Self {
@@ -108,6 +109,10 @@ impl Call {
 
     pub fn post(path: impl Into<String>, body: &impl Serialize) -> Self {
         Self::new(Method::POST, path).json(body)
+    }
+
+    pub fn patch(path: impl Into<String>, body: &impl Serialize) -> Self {
+        Self::new(Method::PATCH, path).json(body)
     }
 
     pub fn json(mut self, body: &impl Serialize) -> Self {
@@ -133,6 +138,12 @@ impl Call {
         self
     }
 
+    /// Only if the record is still at this revision (`If-Match`).
+    pub fn expecting(mut self, revision: u64) -> Self {
+        self.expected = Some(revision);
+        self
+    }
+
     /// Gives up after this long: the outcome is then unknown.
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
@@ -150,6 +161,9 @@ impl Call {
         }
         if let Some(seen) = self.seen {
             request = request.header(header::SEEN, seen);
+        }
+        if let Some(expected) = self.expected {
+            request = request.header("if-match", format!("\"{expected}\""));
         }
         request.body(Full::new(self.body.clone())).expect("a call of ours is well-formed")
     }

@@ -1,6 +1,6 @@
 //! A cluster of real daemons: started, waited for, and ended with everything it started.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -30,17 +30,23 @@ pub struct Setup {
     pub hypervisor: Hypervisor,
     /// `PATH` of the daemons, ours if not given.
     pub search_path: Option<String>,
+    /// Bugs the daemons are to have, by name, with a comma between; needs the program that has them.
+    pub plant: Option<String>,
 }
 
 impl Setup {
     /// `nodes` nodes with the simulated hypervisor.
     pub fn simulated(nodes: usize) -> Self {
-        Self { nodes, hypervisor: Hypervisor::Simulated, search_path: None }
+        Self { nodes, hypervisor: Hypervisor::Simulated, search_path: None, plant: None }
     }
 
     /// `nodes` nodes that boot real guests.
     pub fn real(nodes: usize) -> Self {
-        Self { nodes, hypervisor: Hypervisor::CloudHypervisor, search_path: None }
+        Self { hypervisor: Hypervisor::CloudHypervisor, ..Self::simulated(nodes) }
+    }
+
+    fn program(&self) -> Result<PathBuf> {
+        if self.plant.is_some() { binary::holmd_planted() } else { binary::holmd() }
     }
 }
 
@@ -66,14 +72,13 @@ impl Cluster {
     /// When a daemon does not do what an operator was promised.
     pub async fn start(setup: &Setup) -> Result<Self> {
         leftovers::remove();
-        let program = binary::holmd()?;
+        let program = setup.program()?;
         let scratch = Scratch::new()?;
         let mut daemons = Vec::new();
         for (at, addresses) in address::pick(setup.nodes)?.into_iter().enumerate() {
             let name = format!("n{}", at + 1);
             let dir = scratch.path().join(&name);
-            let (kind, path) = (setup.hypervisor, setup.search_path.clone());
-            daemons.push(Daemon::new(&name, addresses, &dir, &program, kind, path)?);
+            daemons.push(Daemon::new(&name, addresses, &dir, &program, setup)?);
         }
         let mut cluster = Self { daemons, scratch, network: None };
         cluster.form(setup.nodes).await?;
@@ -96,16 +101,15 @@ impl Cluster {
     /// Where there can be none.
     pub fn prepare_isolated(setup: &Setup) -> Result<Self> {
         leftovers::remove();
-        let program = binary::holmd()?;
+        let program = setup.program()?;
         let network = Network::new(setup.nodes)?;
         let mut scratch = Scratch::new()?;
         let mut daemons = Vec::new();
         for at in 0..setup.nodes {
             let name = format!("n{}", at + 1);
             let dir = scratch.path().join(&name);
-            let (kind, path) = (setup.hypervisor, setup.search_path.clone());
             let addresses = Addresses::on(network.address(at).into());
-            let daemon = Daemon::new(&name, addresses, &dir, &program, kind, path)?;
+            let daemon = Daemon::new(&name, addresses, &dir, &program, setup)?;
             scratch.disks.push(Disk::new(dir.join("disk.img"), daemon.data_dir())?);
             let place = Place::new(network.namespace(at), daemon.data_dir(), &dir)?;
             daemons.push(daemon.at(place));

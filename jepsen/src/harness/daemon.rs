@@ -13,6 +13,7 @@ use nix::unistd::Pid;
 
 use super::address::Addresses;
 use super::client::{Client, Endpoint};
+use super::cluster::Setup;
 use super::place::Place;
 
 /// A stop of a daemon takes less than this.
@@ -42,9 +43,7 @@ pub struct Daemon {
     pub addresses: Addresses,
     dir: PathBuf,
     program: PathBuf,
-    hypervisor: Hypervisor,
-    /// `PATH` of the daemon, where it is to find another `cloud-hypervisor` than ours.
-    search_path: Option<String>,
+    setup: Setup,
     /// Where its processes run; on this host's own network, without a disk of its own, unless given.
     place: Option<Place>,
     endpoint: Endpoint,
@@ -56,22 +55,14 @@ impl Daemon {
     ///
     /// # Errors
     /// When its folder cannot be made.
-    pub fn new(
-        name: &str,
-        addresses: Addresses,
-        dir: &Path,
-        program: &Path,
-        hypervisor: Hypervisor,
-        search_path: Option<String>,
-    ) -> Result<Self> {
+    pub fn new(name: &str, addresses: Addresses, dir: &Path, program: &Path, setup: &Setup) -> Result<Self> {
         std::fs::create_dir_all(dir)?;
         Ok(Self {
             name: name.to_owned(),
             addresses,
             dir: dir.to_owned(),
             program: program.to_owned(),
-            hypervisor,
-            search_path,
+            setup: setup.clone(),
             place: None,
             endpoint: addresses.api.into(),
             child: None,
@@ -174,7 +165,7 @@ impl Daemon {
         let log = OpenOptions::new().create(true).append(true).open(self.log_file())?;
         let mut command = self.command();
         command
-            .args(["run", "--hypervisor", self.hypervisor.as_str(), "--data-dir"])
+            .args(["run", "--hypervisor", self.setup.hypervisor.as_str(), "--data-dir"])
             .arg(self.data_dir())
             .arg("--run-dir")
             .arg(self.run_dir())
@@ -182,10 +173,45 @@ impl Daemon {
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log);
-        if let Some(path) = &self.search_path {
+        if let Some(path) = &self.setup.search_path {
             command.env("PATH", path);
         }
+        if let Some(plant) = &self.setup.plant {
+            command.env("HOLM_PLANT", plant);
+        }
         self.child = Some(command.spawn().context("cannot start holmd")?);
+        Ok(())
+    }
+
+    /// Its log, votes and snapshots are lost; who it is is not. It must not run.
+    ///
+    /// # Errors
+    /// When something stays.
+    pub fn wipe_store(&self) -> Result<()> {
+        for part in ["log", "snapshot"] {
+            let dir = self.data_dir().join(part);
+            if dir.exists() {
+                std::fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The host is as new: nothing of a node is left. It must not run.
+    ///
+    /// # Errors
+    /// When something stays.
+    pub fn wipe(&self) -> Result<()> {
+        for entry in std::fs::read_dir(self.data_dir())? {
+            let path = entry?.path();
+            // Made by the file system itself.
+            if path.ends_with("lost+found") {
+                continue;
+            }
+            let removed =
+                if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
+            removed.with_context(|| format!("cannot remove {}", path.display()))?;
+        }
         Ok(())
     }
 

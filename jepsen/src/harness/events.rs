@@ -4,22 +4,24 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use holm_api::Event;
+use anyhow::Result;
+use holm_api::{Event, List};
 use http_body_util::{BodyExt, Full};
 use hyper::Request;
 use hyper::body::Bytes;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::client::{Endpoint, open};
+use super::client::{Client, Endpoint, open};
+use super::wait::wait_for;
 
 /// A stream sends something, if only a comment, more often than this.
 const SILENCE_LIMIT: Duration = Duration::from_secs(40);
 const RECONNECT_PAUSE: Duration = Duration::from_millis(20);
 
 /// What one node's stream gave.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Stream {
     pub node: String,
     /// Events of whole revisions, in the order in which they came.
@@ -63,6 +65,33 @@ impl Drop for Follower {
     fn drop(&mut self) {
         self.task.abort();
     }
+}
+
+/// Waits until every follower has got what the cluster has now, and takes what they got.
+///
+/// # Errors
+/// When the cluster cannot be asked.
+pub async fn drain(client: &mut Client, followers: Vec<Follower>, limit: Duration) -> Result<Vec<Stream>> {
+    let mut target = followers.iter().map(Follower::at).min().unwrap_or_default();
+    loop {
+        let page: List<Event> =
+            client.get(&format!("/v1/events?follow=false&limit=1000&since={target}")).await?;
+        target = page.items.last().map_or(target, |event| event.revision);
+        if page.next.is_none() {
+            break;
+        }
+    }
+    // A stream that never gets there is for the checker to show.
+    let _ = wait_for("all event streams", limit, || async {
+        Ok(followers.iter().all(|follower| follower.at() >= target).then_some(()))
+    })
+    .await;
+    let mut streams: Vec<_> = followers.into_iter().map(Follower::finish).collect();
+    for stream in &mut streams {
+        // Later ones may have reached some nodes only.
+        stream.events.retain(|event| event.revision <= target);
+    }
+    Ok(streams)
 }
 
 async fn follow(address: Endpoint, stream: Arc<Mutex<Stream>>) {

@@ -1,6 +1,6 @@
 //! The calls every test makes: import a guest, make a flavor, create a VM, wait for what it becomes.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use holm_api::vm::{Availability, OnNoHost};
@@ -88,7 +88,7 @@ impl Client {
     /// When it goes to ERROR instead, or not in time; with the record.
     pub async fn wait_status(&mut self, vm: &str, status: VmStatus, limit: Duration) -> Result<Vm> {
         let path = format!("/v1/vms/{vm}");
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         loop {
             let record: Vm = self.get(&path).await?;
             let settled = record.task_state.is_none();
@@ -118,6 +118,25 @@ impl Client {
             }
         })
         .await
+    }
+}
+
+impl Client {
+    /// Deletes every VM and says which could not be.
+    pub async fn delete_all(&mut self, limit: Duration) -> Vec<String> {
+        let deadline = Instant::now() + limit;
+        let vms = match self.all_vms().await {
+            Ok(vms) => vms,
+            Err(error) => return vec![format!("{error:#}")],
+        };
+        let mut left = Vec::new();
+        for vm in vms {
+            let limit = deadline.saturating_duration_since(Instant::now());
+            if let Err(error) = self.delete_vm(&vm.name, limit).await {
+                left.push(format!("{error:#}"));
+            }
+        }
+        left
     }
 }
 

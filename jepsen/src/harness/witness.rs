@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::process::Process;
@@ -20,7 +20,7 @@ use crate::history::Journal;
 const PERIOD: Duration = Duration::from_millis(25);
 
 /// One process of one VM.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lifetime {
     pub vm: Uuid,
     pub node: String,

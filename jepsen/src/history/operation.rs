@@ -97,6 +97,8 @@ pub enum FaultKind {
     PowerMost,
     /// The same on all nodes at one moment.
     PowerAll,
+    /// One node's store is lost.
+    Wipe,
 }
 
 /// One fault, from its beginning until it was healed.

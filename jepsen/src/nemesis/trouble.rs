@@ -120,6 +120,7 @@ impl Nature<'_> {
             healed_ns: None,
         });
         let at = trouble.faults.len() - 1;
+        self.journal.write(&serde_json::json!({"type": "begins", "fault": trouble.faults[at]}));
         match cut {
             Some((ways, cut_off)) => self.network(kind, &ways, &cut_off, at, trouble).await?,
             None => self.process(kind, &hit, at, trouble).await?,

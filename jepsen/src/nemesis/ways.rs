@@ -35,7 +35,8 @@ pub fn cut(kind: FaultKind, nodes: usize, victim: usize, rng: &mut StdRng) -> Op
         | FaultKind::Pause
         | FaultKind::PowerOne
         | FaultKind::PowerMost
-        | FaultKind::PowerAll => None,
+        | FaultKind::PowerAll
+        | FaultKind::Wipe => None,
     }
 }
 

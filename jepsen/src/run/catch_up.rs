@@ -11,8 +11,10 @@ use anyhow::{Context, Result, ensure};
 use holm_api::{Checkpoint, Cluster as ClusterView, CreateFlavor, Flavor, List};
 use hyper::body::Bytes;
 use rand::Rng;
+use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
+use super::stored::Stored;
 use super::{Judged, Running};
 use crate::checker::{Verdict, faults, replicas, whole};
 use crate::harness::client::{Call, Endpoint, Error};
@@ -30,12 +32,22 @@ const CATCH_UP_LIMIT: Duration = Duration::from_secs(90);
 /// What one writer knows of its one flavor: the numbers it may have now.
 type Known = Arc<Mutex<BTreeMap<usize, BTreeSet<u64>>>>;
 
-pub(super) async fn run(running: &mut Running) -> Result<Judged> {
-    let rounds = running.expected(&[]).min(running.options.rounds).max(1);
+#[derive(Serialize, Deserialize)]
+pub(super) struct Evidence {
+    /// Differences between what was acknowledged and what is there.
+    lost: Vec<String>,
+    written: u64,
+    checkpoints: Vec<Checkpoint>,
+    figures: Vec<String>,
+    ended: Vec<String>,
+    left: Vec<String>,
+}
+
+pub(super) async fn run(running: &mut Running) -> Result<Evidence> {
+    let rounds = running.options.rounds.max(1);
     let mut rng = seed::stream(running.options.seed, "nemesis", 0);
     let known = Known::default();
-    let (mut faults, mut figures, mut ended) = (Vec::new(), Vec::new(), Vec::new());
-    let mut counts = Counts::default();
+    let (mut figures, mut ended, mut written) = (Vec::new(), Vec::new(), 0);
     let mut checkpoints: Vec<Checkpoint> = Vec::new();
     for round in 0..rounds {
         let leader = running.cluster.leader().await?;
@@ -78,7 +90,7 @@ pub(super) async fn run(running: &mut Running) -> Result<Judged> {
         for at in 0..count {
             running.cluster.wait_ready(at).await?;
         }
-        counts.ok += writers.end().await?;
+        written += writers.end().await?;
         checkpoints = running.cluster.checkpoints(CATCH_UP_LIMIT).await?;
         figures.push(format!(
             "round {round}: the power of {} more went while it caught up; all were equal after {:.1} s",
@@ -87,25 +99,29 @@ pub(super) async fn run(running: &mut Running) -> Result<Judged> {
         ));
         fault.healed_ns = Some(running.journal.now_ns());
         running.journal.write(&serde_json::json!({"type": "healed", "fault": fault}));
-        faults.push(fault);
         ended.extend(running.cluster.revive()?);
     }
     running.cluster.wait_whole().await?;
-    let mut kept = Vec::new();
+    let mut lost = Vec::new();
     for daemon in &running.cluster.daemons {
         let found: List<Flavor> = daemon.client().get("/v1/flavors?limit=1000").await?;
         let names = found.items.into_iter().map(|flavor| flavor.name).collect();
-        kept.extend(differences(&daemon.name, &names, &known));
+        lost.extend(differences(&daemon.name, &names, &known));
     }
     let left = running.cluster.shut_down();
-    counts.faults = faults.len();
+    Ok(Evidence { lost, written, checkpoints, figures, ended, left })
+}
+
+pub(super) fn judge(stored: &Stored<Evidence>) -> Result<Judged> {
+    let (evidence, faults) = (&stored.evidence, stored.faults()?);
     let verdicts = vec![
-        Verdict::of("kept", kept, format!("{} writes acknowledged", counts.ok)),
-        replicas::check(running.cluster.daemons.len(), &checkpoints),
-        faults::check(rounds, &faults),
-        whole::check(&ended, &left),
+        Verdict::of("kept", evidence.lost.clone(), format!("{} writes acknowledged", evidence.written)),
+        replicas::check(stored.parameters.nodes, &evidence.checkpoints),
+        faults::check(stored.parameters.expected(&faults), &faults),
+        whole::check(&evidence.ended, &evidence.left),
     ];
-    Ok(Judged { verdicts, figures, counts })
+    let counts = Counts { faults: faults.len(), ok: evidence.written, ..Counts::default() };
+    Ok(Judged { verdicts, figures: evidence.figures.clone(), counts })
 }
 
 const STALE: &str = "/v1/cluster?consistency=stale";

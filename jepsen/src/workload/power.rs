@@ -5,6 +5,7 @@ use holm_api::vm::{Power, RebootVm, StopVm};
 use holm_api::{Code, Vm, VmStatus};
 use rand::Rng;
 use rand::rngs::StdRng;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -18,7 +19,7 @@ pub const PREFIX: &str = "power-";
 const THINK_MS: u64 = 400;
 
 /// What was asked of one VM.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Asked {
     pub name: String,
     /// Requests that were accepted, by kind.

@@ -30,6 +30,7 @@ pub async fn run(name: &str, test: Test, nemesis: Nemesis, rounds: u64) {
         seed: rand::random(),
         nodes: 3,
         hypervisor: Hypervisor::Simulated,
+        plant: None,
         store: PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("jepsen"),
     };
     let trouble = Trouble { nemesis, extent: Extent::Rounds(rounds) };

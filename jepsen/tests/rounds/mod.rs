@@ -17,6 +17,7 @@ pub async fn run(test: Test, rounds: u64) {
         seed: number("HOLM_JEPSEN_SEED").unwrap_or_else(rand::random),
         nodes: 3,
         hypervisor: Hypervisor::Simulated,
+        plant: None,
         store: PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("jepsen"),
     };
     let report = run::run(test, &options).await.unwrap_or_else(|error| {
