@@ -50,7 +50,7 @@ impl Controller for Placement {
 }
 
 /// Nodes that may be dead, though it is too early to call them down: a VM placed there would wait for them.
-fn doubtful(facts: &Facts) -> BTreeSet<NodeId> {
+pub(super) fn doubtful(facts: &Facts) -> BTreeSet<NodeId> {
     let silent = facts.silent_ms.iter().filter(|(_, ms)| **ms > UP_BELOW_MS).map(|(node, _)| *node);
     facts.unheard.iter().copied().chain(silent).collect()
 }

@@ -1,0 +1,166 @@
+//! Empties nodes that are being drained. Failover VMs leave a few at a time, each only while placement finds a
+//! host for it now; one that fits nowhere stays and runs on. Pinned VMs are stopped, those that start last
+//! first, or kept, as the drain says. Nothing is remembered: the records say what is under way, so a drain
+//! goes on under the next leader, and a cancelled one simply ends.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+use holm_model::command::{Command, StopForDrain, VacateVms};
+use holm_model::node::{Drain as Request, DrainPinned, Node};
+use holm_model::vm::{Availability, HostReason, ObservedState, StopMode, Vm, VmStatus, WantPower};
+use holm_model::{NodeId, State};
+
+use super::placement::doubtful;
+use crate::controller::{Controller, Facts};
+use crate::policy::Policy;
+use crate::queue;
+use crate::select::Batch;
+
+/// VMs of one node that leave at the same time: each writes its disk anew somewhere.
+pub const MOVES_AT_ONCE: usize = 4;
+/// VMs of one node that are shut down at the same time.
+pub const STOPS_AT_ONCE: usize = 8;
+
+/// Empties nodes.
+#[derive(Clone, Copy, Debug)]
+pub struct Drain;
+
+/// A VM that still runs, or may run, on a node that is being drained.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Left<'a> {
+    pub vm: &'a Vm,
+    pub node: NodeId,
+    pub next: Next,
+}
+
+/// What becomes of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// It is being moved, or deleted.
+    Leaving,
+    /// It leaves when those before it have; this host has room for it now.
+    Moves { to: NodeId },
+    /// It fits on no other host.
+    Stuck,
+    /// It is being shut down.
+    Stopping,
+    /// It is shut down when those before it are off.
+    Stops,
+    /// It runs on.
+    Kept,
+}
+
+impl Controller for Drain {
+    fn name(&self) -> &'static str {
+        "drain"
+    }
+
+    fn decide(&self, state: &State, facts: &Facts) -> Vec<Command> {
+        let Some(leadership) = state.leadership else { return Vec::new() };
+        let draining: Vec<_> = draining(state).filter(|(node, _)| node.up).collect();
+        if draining.is_empty() {
+            return Vec::new();
+        }
+        let policy = Policy::of(&state.scheduler);
+        let outlook = Outlook::new(state, &policy, &doubtful(facts));
+        let mut commands = Vec::new();
+        for (node, request) in draining {
+            let of_node: Vec<_> = outlook.left.iter().filter(|left| left.node == node.id).collect();
+            let moving = of_node.iter().filter(|left| left.next == Next::Leaving).count();
+            let moves = of_node.iter().filter(|left| matches!(left.next, Next::Moves { .. }));
+            let vms: Vec<_> =
+                moves.take(MOVES_AT_ONCE.saturating_sub(moving)).map(|left| left.vm.id).collect();
+            if !vms.is_empty() {
+                commands.push(Command::VacateVms(VacateVms {
+                    leadership: leadership.revision,
+                    vms,
+                    reason: format!("drain of {}", node.name),
+                    stop: StopMode::Graceful { timeout_s: request.stop_timeout_s },
+                }));
+            }
+            let vms = due_to_stop(&of_node);
+            if !vms.is_empty() {
+                let vms = vms.into_iter().map(|vm| vm.id).collect();
+                commands.push(Command::StopForDrain(StopForDrain { leadership: leadership.revision, vms }));
+            }
+        }
+        commands
+    }
+}
+
+/// What is left on the nodes that are being drained, and what becomes of it.
+pub struct Outlook<'a> {
+    /// In the order in which they go.
+    pub left: Vec<Left<'a>>,
+    batch: Batch<'a>,
+}
+
+impl<'a> Outlook<'a> {
+    /// Those that wait for a host, and those that leave one already, are given their room first.
+    pub fn new(state: &'a State, policy: &'a Policy, withheld: &BTreeSet<NodeId>) -> Self {
+        let mut batch = queue::run(state, policy, withheld).batch;
+        for vm in state.vms.values().filter(|vm| vm.claim.is_some() && vm.recovery.vacate.is_some()) {
+            batch.place(vm);
+        }
+        let mut vms: Vec<_> = draining(state)
+            .flat_map(|(node, request)| state.vms_on(node.id).map(move |vm| (vm, node.id, request)))
+            .filter(|(vm, ..)| may_run(vm))
+            .collect();
+        vms.sort_by_key(|(vm, ..)| {
+            let of = &vm.spec;
+            (Reverse(of.scheduling.priority), Reverse(of.policies.start_order), vm.created_at, vm.id)
+        });
+        let left = vms.into_iter().map(|(vm, node, request)| {
+            let next = next(&mut batch, vm, request);
+            Left { vm, node, next }
+        });
+        Self { left: left.collect(), batch }
+    }
+
+    /// Why each host refuses a VM that is stuck.
+    pub fn refusals(&self, left: &Left<'a>) -> Vec<HostReason> {
+        self.batch.refusals(left.vm)
+    }
+}
+
+fn draining(state: &State) -> impl Iterator<Item = (&Node, Request)> {
+    state.nodes.values().filter_map(|node| Some((node, node.drain?)))
+}
+
+/// Whether a VMM of it may be alive on its node, as far as its record tells.
+pub fn may_run(vm: &Vm) -> bool {
+    let ended = |state: &ObservedState| {
+        matches!(state, ObservedState::Stopped | ObservedState::GuestOff | ObservedState::Failed { .. })
+    };
+    vm.power.want == WantPower::On || !vm.observed.as_ref().is_some_and(|observed| ended(&observed.state))
+}
+
+fn next<'a>(batch: &mut Batch<'a>, vm: &'a Vm, request: Request) -> Next {
+    let movable = vm.spec.availability == Availability::Failover && vm.spec.is_movable();
+    if vm.recovery.vacate.is_some() || vm.status == VmStatus::Deleting {
+        Next::Leaving
+    } else if vm.power.want == WantPower::Off {
+        Next::Stopping
+    } else if movable {
+        batch.place(vm).map_or(Next::Stuck, |chosen| Next::Moves { to: chosen.node })
+    } else {
+        match request.pinned {
+            DrainPinned::Stop => Next::Stops,
+            DrainPinned::Keep => Next::Kept,
+        }
+    }
+}
+
+/// The reverse of the order in which a host starts them: those that start last go first, equal ones
+/// together, and the next only when they are off.
+fn due_to_stop<'a>(of_node: &[&Left<'a>]) -> Vec<&'a Vm> {
+    let order = |left: &&&Left<'a>| left.vm.spec.policies.start_order;
+    let stopping = of_node.iter().filter(|left| left.next == Next::Stopping);
+    let stops = of_node.iter().filter(|left| left.next == Next::Stops);
+    let Some(last) = stopping.clone().chain(stops.clone()).map(|left| order(&left)).max() else {
+        return Vec::new();
+    };
+    let room = STOPS_AT_ONCE.saturating_sub(stopping.count());
+    stops.filter(|left| order(left) == last).take(room).map(|left| left.vm).collect()
+}
