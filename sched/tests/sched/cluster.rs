@@ -245,7 +245,7 @@ impl Cluster {
         let record = self.record(vm);
         let claim = record.claim.as_ref().expect("it is placed");
         let report =
-            VmReport { vm, epoch: claim.epoch, run: record.power.run, state: ObservedState::Running, armed_for: None };
+            VmReport { vm, epoch: claim.epoch, run: record.power.run, state: ObservedState::Running, armed_for: None, note: None };
         let boot_id = BootId(Uuid::from_u128(1));
         let sequence = self.state.revision.0;
         let command = ReportVms { node: claim.node, boot_id, sequence, reports: vec![report] };
@@ -327,5 +327,6 @@ fn report(size: HostSize) -> NodeReport {
         capabilities: BTreeMap::new(),
         traits: BTreeSet::new(),
         load_thousandths: 0,
+        orphans: Default::default(),
     }
 }

@@ -2,16 +2,20 @@
 //! are judged by applying them.
 
 mod cluster;
+mod drain;
 mod explain;
 mod filters;
 mod filters_nova;
 mod fixtures;
 mod groups;
 mod node_health;
+mod overdue;
 mod placement;
 mod properties;
 mod reference;
 mod reserve;
+mod restart;
+mod steps;
 mod weighers;
 mod what_if;
 mod world;

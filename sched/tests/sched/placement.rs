@@ -154,6 +154,7 @@ fn nothing_is_placed_on_a_node_that_may_be_dead_and_nothing_is_given_up_for_it()
         now: cluster.now,
         silent_ms: [(NodeId(1), 0), (NodeId(2), 2_001), (NodeId(3), 40)].into(),
         unheard: [NodeId(3)].into(),
+        ..Facts::default()
     };
     let commands = Placement.decide(&cluster.state, &facts);
     let [Command::PlaceVms(place)] = commands.as_slice() else { panic!("{commands:?}") };
