@@ -3,7 +3,7 @@
 //! they ended. It outlives the daemon, and its VMM never outlives it.
 //!
 //! One thread and one `poll` loop: nothing in it waits for anything but that poll, so a stuck API, console
-//! reader or daemon holds up nothing. The daemon may be killed and replaced at any moment.
+//! reader, disk or daemon holds up nothing. The daemon may be killed and replaced at any moment.
 
 mod arming;
 mod begin;
@@ -14,10 +14,12 @@ mod console;
 mod control;
 mod ending;
 mod lease_guard;
+mod outlet;
 mod poll;
 pub mod protocol;
 mod reset_counter;
 mod run;
+mod scribe;
 pub mod setup;
 mod vmm_log;
 

@@ -1,5 +1,6 @@
 //! The beginning of a run, in the process just forked: detach from the daemon, write the run down, fork the
-//! VMM and send it the first call.
+//! scribe and the VMM, and send the VMM the first call. No guest runs before that call, so up to there the
+//! disk may be waited for; from there on only the scribe waits for it.
 
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
@@ -8,10 +9,11 @@ use std::time::{Duration, Instant};
 
 use super::console::{Console, FarEnd, set_nonblocking};
 use super::control::Control;
-use super::ending::{clean_up, record_exit};
+use super::ending::{clean_up, exit_of, record_exit};
 use super::lease_guard::LeaseGuard;
 use super::reset_counter::ResetCounter;
-use super::run::{LOCK_MEMORY_DELAY, Run, TRIM_PERIOD};
+use super::run::{LOCK_MEMORY_DELAY, Run};
+use super::scribe::Scribe;
 use super::setup::{self, note};
 use super::vmm_log::VmmLog;
 use super::{API_SOCKET, CONSOLE_SOCKET, CONTROL_SOCKET, Prepared, Refusal};
@@ -22,14 +24,14 @@ use crate::cloud_hypervisor::process::{Launch, Vmm};
 use crate::durable::Sync;
 use crate::host;
 use crate::hypervisor::ExitCause;
-use crate::lease::ArmedRecord;
+use crate::lease::{ArmedRecord, Lease};
 use crate::vm_dir::{FORMAT, ProcessId, SharedLock, ShimRecord, VmDir};
 use crate::vm_state::Phase;
 
 impl Run {
     /// Writes the run down, forks the VMM and sends it the first call. Called in the forked child.
     pub(super) fn begin(prepared: Prepared, cgroup: Result<PathBuf, String>) -> Result<Self, Refusal> {
-        let dir = prepared.dir;
+        let Prepared { dir, spec, lock, api, control, console, run_dir } = prepared;
         setup::detach(&dir.file("shim.log")).map_err(|e| format!("the shim cannot detach: {e}"))?;
         let signals = setup::catch_signals().map_err(|e| format!("no signal descriptor: {e}"))?;
         setup::protect_from_oom_killer();
@@ -38,21 +40,24 @@ impl Run {
             .ok();
         let mut record = ShimRecord {
             version: FORMAT,
-            epoch: prepared.spec.start.epoch,
-            run: prepared.spec.start.run,
+            epoch: spec.start.epoch,
+            run: spec.start.run,
             boot_id: host::boot_id().map_err(|e| format!("this host has no boot id: {e}"))?,
             shim: process_id(std::process::id()),
             vmm: None,
-            api_socket: prepared.run_dir.join(API_SOCKET),
-            control_socket: prepared.run_dir.join(CONTROL_SOCKET),
-            console_socket: prepared.run_dir.join(CONSOLE_SOCKET),
+            api_socket: run_dir.join(API_SOCKET),
+            control_socket: run_dir.join(CONTROL_SOCKET),
+            console_socket: run_dir.join(CONSOLE_SOCKET),
             cgroup,
             can_arm: true,
         };
         let mut lease = LeaseGuard::new().map_err(|e| format!("no timer: {e}"))?;
-        if let Some(needed) = &prepared.spec.start.lease {
+        if let Some(needed) = &spec.start.lease {
             // While nothing is written down yet: the run has not begun.
-            lease.arm(needed).map_err(Refusal::NoLease)?;
+            lease.arm(needed).map_err(|why| {
+                clean_up(&run_dir, &record);
+                Refusal::NoLease(why)
+            })?;
         }
         dir.reserve_exit();
         // A run that was lost with its host may begin again under the same number.
@@ -60,42 +65,34 @@ impl Run {
         // From here on the run counts as begun.
         dir.set_shim(&record, Sync::Yes).map_err(|e| format!("shim.json cannot be written: {e}"))?;
 
-        // Again, after all that took time: from here to the fork nothing does (FENCING.md, rule 11).
-        if lease.has_ended() {
-            record_exit(&dir, &record, ExitCause::LeaseEnded);
-            clean_up(&prepared.run_dir, &record);
-            return Err(Refusal::NoLease("it ended while the VM was being started".to_owned()));
-        }
-        let launched = launch(&dir, &prepared.spec, prepared.api, prepared.console, &prepared.lock);
-        let (vmm, console, events, vmm_log) = launched.map_err(|reason| {
-            let reason = format!("Cloud Hypervisor cannot be started: {reason}");
-            record_exit(&dir, &record, ExitCause::Failed { reason: reason.clone() });
-            clean_up(&prepared.run_dir, &record);
-            reason
+        let listeners = Listeners { api, console };
+        let launched = launch(&dir, &spec, listeners, &lock, &mut lease).and_then(|launched| {
+            record.vmm = Some(process_id(launched.vmm.pid()));
+            tell_of_vmm(&dir, &run_dir, &record, spec.start.lease.as_ref()).map_err(|why| {
+                // Nothing runs in it yet.
+                launched.vmm.signal(libc::SIGKILL);
+                Refusal::Other(why)
+            })?;
+            Ok(launched)
+        });
+        let Launched { scribe, vmm, console, events, vmm_log } = launched.inspect_err(|refusal| {
+            record_exit(&dir, &exit_of(&record, refusal.as_exit()));
+            clean_up(&run_dir, &record);
         })?;
-        let vmm_id = process_id(vmm.pid());
-        record.vmm = Some(vmm_id);
-        if let Some(lease) = prepared.spec.start.lease.clone() {
-            let armed = ArmedRecord::new(record.boot_id, lease, record.shim, vmm_id);
-            // Dropping the VMM here would leave it running; this process ends, and it with it.
-            armed.write(&prepared.run_dir).map_err(|e| format!("armed.json cannot be written: {e}"))?;
-        }
-        if let Err(e) = dir.set_shim(&record, Sync::No) {
-            note(&format!("shim.json does not name the VMM: {e}"));
-        }
-        let control = Control::new(prepared.control).map_err(|e| format!("no control socket: {e}"))?;
+        let control = Control::new(control).map_err(|e| format!("no control socket: {e}"))?;
         let now = Instant::now();
         let mut api = Client::new(record.api_socket.clone());
-        let config = serde_json::to_string(&prepared.spec.vm_config).map_err(|e| e.to_string())?;
+        let config = serde_json::to_string(&spec.vm_config).map_err(|e| e.to_string())?;
         api.submit(Call::Create(config), now);
         Ok(Self {
             dir,
-            run_dir: prepared.run_dir,
+            run_dir,
             record,
-            _lock: prepared.lock,
+            _lock: lock,
             phase: Phase::Starting,
             vmm,
             lease,
+            scribe,
             api,
             events: Some(events),
             event_parser: Parser::default(),
@@ -110,37 +107,81 @@ impl Run {
             kill_at: None,
             lost_at: None,
             last_word: None,
-            trim_at: now + TRIM_PERIOD,
             lock_memory_at: Some(now + LOCK_MEMORY_DELAY),
         })
     }
 }
 
-type Launched = (Vmm, Console, std::io::PipeReader, VmmLog);
+impl Refusal {
+    /// How a run that had begun ends by it.
+    fn as_exit(&self) -> ExitCause {
+        match self {
+            Refusal::NoLease(_) => ExitCause::LeaseEnded,
+            Refusal::Other(reason) => ExitCause::Failed { reason: reason.clone() },
+        }
+    }
+}
+
+struct Listeners {
+    api: UnixListener,
+    console: UnixListener,
+}
+
+struct Launched {
+    scribe: Scribe,
+    vmm: Vmm,
+    console: Console,
+    events: std::io::PipeReader,
+    vmm_log: VmmLog,
+}
 
 fn launch(
     dir: &VmDir,
     spec: &RunSpec,
-    api: UnixListener,
-    console: UnixListener,
+    listeners: Listeners,
     lock: &SharedLock,
-) -> std::io::Result<Launched> {
-    let (console, FarEnd { input, output }) = Console::new(console, dir.console_log())?;
-    let (vmm_log, stderr) = VmmLog::create(dir.file("vmm.log"))?;
-    let (events, events_writer) = std::io::pipe()?;
-    set_nonblocking(&events)?;
+    lease: &mut LeaseGuard,
+) -> Result<Launched, Refusal> {
+    let failed = |e: std::io::Error| format!("Cloud Hypervisor cannot be started: {e}");
+    let (vmm_log, stderr) = VmmLog::create(dir.file("vmm.log")).map_err(failed)?;
+    let scribe = Scribe::fork(dir, lock).map_err(failed)?;
+    let (console, FarEnd { input, output }) = Console::new(listeners.console).map_err(failed)?;
+    let (events, events_writer) = std::io::pipe().map_err(failed)?;
+    set_nonblocking(&events).map_err(failed)?;
+    // Again, after all that took time: from here to the fork nothing does (FENCING.md, rule 11).
+    if lease.has_ended() {
+        return Err(Refusal::NoLease("it ended while the VM was being started".to_owned()));
+    }
     let vmm = Vmm::launch(Launch {
         binary: &spec.vmm_binary,
-        api: api.as_fd(),
+        api: listeners.api.as_fd(),
         events: events_writer.as_fd(),
         lock: lock.as_fd(),
         terminal_in: input,
         terminal_out: output,
         stderr,
         user: spec.vmm_user,
-    })?;
+    })
+    .map_err(failed)?;
     // The copies of `api` and `events_writer` end here; with them open, a dead VMM would look alive.
-    Ok((vmm, console, events, vmm_log))
+    Ok(Launched { scribe, vmm, console, events, vmm_log })
+}
+
+/// Says where others look which process the VMM is, and that it depends on a lease.
+fn tell_of_vmm(
+    dir: &VmDir,
+    run_dir: &std::path::Path,
+    record: &ShimRecord,
+    lease: Option<&Lease>,
+) -> Result<(), String> {
+    if let (Some(lease), Some(vmm)) = (lease, record.vmm) {
+        let armed = ArmedRecord::new(record.boot_id, lease.clone(), record.shim, vmm);
+        armed.write(run_dir).map_err(|e| format!("armed.json cannot be written: {e}"))?;
+    }
+    if let Err(e) = dir.set_shim(record, Sync::No) {
+        note(&format!("shim.json does not name the VMM: {e}"));
+    }
+    Ok(())
 }
 
 fn process_id(pid: u32) -> ProcessId {

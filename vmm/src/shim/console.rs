@@ -1,5 +1,5 @@
 //! The guest's serial console. The shim makes a pseudo terminal and gives its far end to the VMM as
-//! standard input and output; what the guest prints goes into a bounded log and to every reader of
+//! standard input and output; what the guest prints goes to the scribe's bounded log and to every reader of
 //! `console.sock`, what the one writer among them types goes to the guest.
 //!
 //! Why not Cloud Hypervisor's own `Pty` mode: it holds output back for up to 500 ms after each boot and
@@ -12,13 +12,13 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
 
 use nix::pty::{OpenptyResult, openpty};
 use nix::sys::termios::{SetArg, cfmakeraw, tcgetattr, tcsetattr};
 
-use super::bounded_log::BoundedLog;
+use super::outlet::Outlet;
 use super::poll::{PollSet, Token};
+use super::scribe::Scribe;
 
 /// Readers at once; one more is turned away.
 const MAX_CLIENTS: usize = 16;
@@ -32,7 +32,6 @@ const READS_A_TURN: usize = 32;
 /// The console of one run.
 pub struct Console {
     terminal: Option<File>,
-    log: BoundedLog,
     listener: UnixListener,
     clients: Vec<Reader>,
     next_id: u64,
@@ -44,10 +43,7 @@ pub struct Console {
 
 struct Reader {
     id: u64,
-    stream: UnixStream,
-    queue: Vec<u8>,
-    /// Bytes it missed since its queue was full.
-    missed: u64,
+    outlet: Outlet<UnixStream>,
     told_read_only: bool,
 }
 
@@ -60,7 +56,7 @@ pub struct FarEnd {
 
 impl Console {
     /// Makes the terminal, raw from the start.
-    pub fn new(listener: UnixListener, log_path: PathBuf) -> io::Result<(Self, FarEnd)> {
+    pub fn new(listener: UnixListener) -> io::Result<(Self, FarEnd)> {
         let OpenptyResult { master, slave } = openpty(None, None)?;
         let mut modes = tcgetattr(&slave)?;
         cfmakeraw(&mut modes);
@@ -78,7 +74,6 @@ impl Console {
         listener.set_nonblocking(true)?;
         let console = Self {
             terminal: Some(terminal),
-            log: BoundedLog::open(log_path),
             listener,
             clients: Vec::new(),
             next_id: 0,
@@ -98,20 +93,21 @@ impl Console {
         let guest_keeps_up = self.to_guest.len() < GUEST_QUEUE_BYTES;
         for client in &self.clients {
             let read = guest_keeps_up || self.writer != Some(client.id);
-            set.add(Token::ConsoleClient(client.id), client.stream.as_fd(), read, !client.queue.is_empty());
+            let stream = client.outlet.get().as_fd();
+            set.add(Token::ConsoleClient(client.id), stream, read, client.outlet.waits());
         }
     }
 
     /// Moves bytes both ways.
-    pub fn serve_terminal(&mut self) {
+    pub fn serve_terminal(&mut self, scribe: &mut Scribe) {
         self.feed_guest();
         for _ in 0..READS_A_TURN {
             let Some(terminal) = &mut self.terminal else { return };
             match terminal.read(&mut self.buffer) {
                 Ok(n) if n > 0 => {
-                    self.log.append(&self.buffer[..n]);
+                    scribe.console(&self.buffer[..n]);
                     for client in &mut self.clients {
-                        client.offer(&self.buffer[..n]);
+                        client.outlet.offer(&self.buffer[..n]);
                     }
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
@@ -134,16 +130,16 @@ impl Console {
     }
 
     /// Takes what the guest printed last, once its VMM is gone.
-    pub fn drain(&mut self) {
+    pub fn drain(&mut self, scribe: &mut Scribe) {
         // Bounded: the kernel keeps 64 KiB at most for a terminal.
         for _ in 0..64 {
             if self.terminal.is_none() {
                 break;
             }
-            self.serve_terminal();
+            self.serve_terminal(scribe);
         }
         for client in &mut self.clients {
-            client.flush();
+            client.outlet.flush();
         }
     }
 
@@ -156,9 +152,7 @@ impl Console {
             self.next_id += 1;
             self.clients.push(Reader {
                 id: self.next_id,
-                stream,
-                queue: Vec::new(),
-                missed: 0,
+                outlet: Outlet::new(stream, READER_QUEUE_BYTES, "this reader"),
                 told_read_only: false,
             });
         }
@@ -168,14 +162,14 @@ impl Console {
     pub fn serve_client(&mut self, id: u64) {
         let Some(client) = self.clients.iter_mut().find(|c| c.id == id) else { return };
         let waits_for_guest = self.writer == Some(id) && self.to_guest.len() >= GUEST_QUEUE_BYTES;
-        let had_output = !client.queue.is_empty();
-        let mut open = client.flush();
+        let had_output = client.outlet.waits();
+        let mut open = client.outlet.flush();
         if open && waits_for_guest {
             // Polled for its output only. Ready without any, it has hung up.
             open = had_output;
         } else if open {
             let mut typed = [0; 1024];
-            match client.stream.read(&mut typed) {
+            match client.outlet.get_mut().read(&mut typed) {
                 Ok(0) => open = false,
                 Ok(n) if *self.writer.get_or_insert(id) == id => {
                     self.to_guest.extend_from_slice(&typed[..n]);
@@ -195,40 +189,11 @@ impl Console {
 }
 
 impl Reader {
-    /// Queues what the guest printed, as far as there is room, and sends what goes out at once.
-    fn offer(&mut self, bytes: &[u8]) {
-        if self.missed > 0 || self.queue.len() + bytes.len() > READER_QUEUE_BYTES {
-            self.missed += bytes.len() as u64;
-        } else {
-            self.queue.extend_from_slice(bytes);
-        }
-        self.flush();
-    }
-
     fn tell_read_only(&mut self) {
         if !self.told_read_only {
             self.told_read_only = true;
-            self.offer(b"\r\n[holm: another session types on this console; this one only reads]\r\n");
+            self.outlet.offer(b"\r\n[holm: another session types on this console; this one only reads]\r\n");
         }
-    }
-
-    /// Sends what it takes; false when it is gone.
-    fn flush(&mut self) -> bool {
-        while !self.queue.is_empty() {
-            match self.stream.write(&self.queue) {
-                Ok(n) => drop(self.queue.drain(..n)),
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return true,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return false,
-            }
-            if self.queue.is_empty() && self.missed > 0 {
-                let note =
-                    format!("\r\n[holm: {} bytes left out, this reader was too slow]\r\n", self.missed);
-                self.missed = 0;
-                self.queue.extend_from_slice(note.as_bytes());
-            }
-        }
-        true
     }
 }
 

@@ -31,27 +31,33 @@ pub fn describe_exit(status: ExitStatus, last_words: &str) -> String {
     }
 }
 
-/// A full disk must not lose how the run ended, so it is tried for a while; the VMM is gone by now.
-pub fn record_exit(dir: &VmDir, record: &ShimRecord, cause: ExitCause) {
+/// How the run of `record` ended, as of now.
+pub fn exit_of(record: &ShimRecord, cause: ExitCause) -> ExitRecord {
     let ended_at_ms = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX));
-    let exit = ExitRecord {
+    ExitRecord {
         version: FORMAT,
         epoch: record.epoch,
         run: record.run,
         boot_id: record.boot_id,
         cause,
         ended_at_ms,
-    };
+    }
+}
+
+/// Writes down how the run ended; false when that is not possible. A full disk must not lose it, so it is
+/// tried for a while; the VMM is gone by now.
+pub fn record_exit(dir: &VmDir, exit: &ExitRecord) -> bool {
     dir.free_reserve();
     for _ in 0..RECORD_TRIES {
-        match dir.set_exit(&exit) {
-            Ok(()) => return,
+        match dir.set_exit(exit) {
+            Ok(()) => return true,
             Err(e) => note(&format!("exit.json cannot be written: {e}")),
         }
         std::thread::sleep(Duration::from_secs(1));
     }
+    false
 }
 
 /// Removes sockets and cgroup.

@@ -11,6 +11,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Token {
     Lease,
+    Scribe,
     Signal,
     VmmExit,
     Events,

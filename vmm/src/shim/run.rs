@@ -10,11 +10,12 @@ use nix::sys::signalfd::SignalFd;
 
 use super::console::Console;
 use super::control::{Control, Demand, PROBE_PATIENCE};
-use super::ending::{clean_up, describe_exit, record_exit};
+use super::ending::{clean_up, describe_exit, exit_of, record_exit};
 use super::lease_guard::LeaseGuard;
 use super::poll::{PollSet, Token};
 use super::protocol::{Status, Unanswered, VERSION};
 use super::reset_counter::ResetCounter;
+use super::scribe::Scribe;
 use super::setup::{self, note};
 use super::vmm_log::VmmLog;
 use crate::cloud_hypervisor::client::{self, Answer, Call, Client, State};
@@ -34,8 +35,6 @@ const HOST_STOP_GRACE: Duration = Duration::from_secs(60);
 /// From the loss of the API connection during a start to giving the start up, unless the VMM's exit explains
 /// it first.
 const LOST_PATIENCE: Duration = Duration::from_secs(2);
-/// How often the VMM's log is looked at.
-pub(super) const TRIM_PERIOD: Duration = Duration::from_secs(30);
 /// From the start to the locking of memory, which reads the whole program from disk: not in the way of the
 /// guest's first byte.
 pub(super) const LOCK_MEMORY_DELAY: Duration = Duration::from_secs(1);
@@ -50,6 +49,7 @@ pub struct Run {
     pub(super) phase: Phase,
     pub(super) vmm: Vmm,
     pub(super) lease: LeaseGuard,
+    pub(super) scribe: Scribe,
     pub(super) api: Client,
     pub(super) events: Option<std::io::PipeReader>,
     pub(super) event_parser: Parser,
@@ -66,7 +66,6 @@ pub struct Run {
     /// When a start whose connection broke is given up.
     pub(super) lost_at: Option<Instant>,
     pub(super) last_word: Option<Instant>,
-    pub(super) trim_at: Instant,
     /// When memory is to be locked; none once it is.
     pub(super) lock_memory_at: Option<Instant>,
 }
@@ -76,23 +75,30 @@ impl Run {
     /// it free finds no shim either.
     pub(super) fn serve(mut self) -> ! {
         while !matches!(self.phase, Phase::Ended(_)) {
-            let ready = self.wait();
-            // Before anything else: this process, or its host, may have slept meanwhile.
-            self.end_with_lease();
-            for token in ready {
-                self.handle(token);
-            }
-            self.keep_time();
+            self.turn();
         }
         self.finish();
         std::process::exit(0)
+    }
+
+    fn turn(&mut self) {
+        let ready = self.wait();
+        // Before anything else: this process, or its host, may have slept meanwhile.
+        self.end_with_lease();
+        for token in ready {
+            self.handle(token);
+        }
+        self.keep_time();
     }
 
     fn wait(&self) -> Vec<Token> {
         let mut set = PollSet::default();
         self.lease.register(&mut set);
         set.add(Token::Signal, self.signals.as_fd(), true, false);
-        set.add(Token::VmmExit, self.vmm.exit_fd(), true, false);
+        if !matches!(self.phase, Phase::Ended(_)) {
+            set.add(Token::VmmExit, self.vmm.exit_fd(), true, false);
+        }
+        self.scribe.register(&mut set);
         if let Some(events) = &self.events {
             set.add(Token::Events, events.as_fd(), true, false);
         }
@@ -101,14 +107,8 @@ impl Run {
         }
         self.console.register(&mut set);
         self.control.register(&mut set);
-        let deadlines = [
-            self.grace_until,
-            self.kill_at,
-            self.lost_at,
-            self.lock_memory_at,
-            self.control.deadline(),
-            Some(self.trim_at),
-        ];
+        let deadlines =
+            [self.grace_until, self.kill_at, self.lost_at, self.lock_memory_at, self.control.deadline()];
         let now = Instant::now();
         let timeout = match deadlines.into_iter().flatten().min() {
             _ if self.api.is_stuck() => Some(Duration::ZERO),
@@ -121,6 +121,7 @@ impl Run {
         match token {
             // Looked at after each wait.
             Token::Lease => {}
+            Token::Scribe => self.scribe.serve(),
             Token::Signal => {
                 if matches!(self.signals.read_signal(), Ok(Some(_))) {
                     self.grace = HOST_STOP_GRACE;
@@ -130,7 +131,7 @@ impl Run {
             Token::VmmExit => self.vmm_exited(),
             Token::Events => self.read_events(),
             Token::Api => self.pump_api(),
-            Token::Terminal => self.console.serve_terminal(),
+            Token::Terminal => self.console.serve_terminal(&mut self.scribe),
             Token::ConsoleListener => self.console.accept(),
             Token::ConsoleClient(id) => self.console.serve_client(id),
             Token::ControlListener => self.control.accept(),
@@ -163,10 +164,6 @@ impl Run {
         if self.lock_memory_at.is_some_and(|at| now >= at) {
             self.lock_memory_at = None;
             setup::lock_memory();
-        }
-        if now >= self.trim_at {
-            self.trim_at = now + TRIM_PERIOD;
-            self.vmm_log.trim();
         }
     }
 
@@ -229,6 +226,10 @@ impl Run {
 
     /// Asks the VMM how it is, where its answer means something and is neither fresh nor long overdue.
     fn probe(&mut self, now: Instant) {
+        if matches!(self.phase, Phase::Ended(_)) {
+            // Answered by the end of this process, or when the patience of who asks is over.
+            return;
+        }
         let fresh = self.last_word.is_some_and(|at| now.saturating_duration_since(at) < FRESH);
         let overdue = self.api.unanswered(now).is_some_and(|(_, waited)| waited >= PROBE_PATIENCE);
         let asks = matches!(self.phase, Phase::Running | Phase::Paused | Phase::Stopping(_));
@@ -309,7 +310,6 @@ impl Run {
                     if let Some(reason) = self.resets.count(now) {
                         self.step(Input::ResetLoop { reason });
                     }
-                    self.vmm_log.trim();
                 }
                 // Before the boot is answered, `vm.info` would tell of a VM that was never on.
                 ("vm", "shutdown" | "paused" | "resumed") if self.phase == Phase::Starting => {
@@ -322,15 +322,21 @@ impl Run {
     }
 
     fn vmm_exited(&mut self) {
-        let reason = match self.vmm.try_wait() {
+        let exit = match self.vmm.try_wait() {
             Ok(None) => return,
-            Ok(Some(status)) => describe_exit(status, &self.vmm_log.last_words()),
-            Err(e) => format!("Cloud Hypervisor ended, its exit status is lost: {e}"),
+            Ok(Some(status)) => Ok(status),
+            Err(e) => Err(e),
         };
         // At host shutdown the VMM may be told to end a moment before the shim is.
         if matches!(self.signals.read_signal(), Ok(Some(_))) {
             self.step(Input::HostStopping);
         }
+        let reason = match exit {
+            // It was ended; what it said last, on a disk that may hang, explains nothing.
+            _ if matches!(self.phase, Phase::Ending(_) | Phase::Stopping(_)) => String::new(),
+            Ok(status) => describe_exit(status, &self.vmm_log.last_words()),
+            Err(e) => format!("Cloud Hypervisor ended, its exit status is lost: {e}"),
+        };
         self.step(Input::VmmExited { reason });
     }
 
@@ -352,10 +358,22 @@ impl Run {
         }
     }
 
+    /// Has the end written down, answering all the while: the disk may hang.
     fn finish(&mut self) {
-        self.console.drain();
+        self.console.drain(&mut self.scribe);
+        self.lease.disarm();
         if let Phase::Ended(cause) = &self.phase {
-            record_exit(&self.dir, &self.record, cause.clone());
+            let exit = exit_of(&self.record, cause.clone());
+            self.scribe.end(exit.clone());
+            let written = loop {
+                match self.scribe.ended() {
+                    Some(written) => break written,
+                    None => self.turn(),
+                }
+            };
+            if !written {
+                record_exit(&self.dir, &exit);
+            }
         }
         clean_up(&self.run_dir, &self.record);
         let status = self.status(Instant::now());

@@ -27,6 +27,11 @@ impl VmmLog {
         Ok((Self { path }, file))
     }
 
+    /// The one that was made at `path`.
+    pub fn at(path: PathBuf) -> Self {
+        Self { path }
+    }
+
     /// Keeps it short. The VMM appends, so it goes on at the new end.
     pub fn trim(&self) {
         let Ok(file) = OpenOptions::new().read(true).write(true).open(&self.path) else { return };

@@ -3,6 +3,7 @@
 
 mod console;
 mod disks;
+mod leases;
 mod lifecycle;
 mod misbehaviour;
 mod rig;

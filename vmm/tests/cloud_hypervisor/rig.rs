@@ -1,6 +1,7 @@
 //! A driver with directories of its own, and the proof that a test leaves nothing behind: whatever it
 //! started is ended when it ends, failed or not.
 
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -33,32 +34,26 @@ impl Rig {
         match detect(None).await {
             Ok(_) => Some(Self::at(temporary(), change)),
             Err(reason) => {
-                // Past libtest's capture, which hides what passing tests print.
-                drop(std::io::Write::write_fmt(
-                    &mut std::io::stderr(),
-                    format_args!("SKIPPED: {test}: {reason}\n"),
-                ));
+                skipped(test, &reason);
                 None
             }
         }
     }
 
     /// With a program that stands in for Cloud Hypervisor and misbehaves.
-    pub async fn fake(test: &str, script: &str) -> Option<Self> {
-        use std::os::unix::fs::PermissionsExt;
+    pub async fn fake(test: &str, text: &str) -> Option<Self> {
+        Self::fake_with(test, |root, settings| {
+            settings.vmm_binary = Some(script(root, "fake-hypervisor", text));
+        })
+    }
+
+    /// As [`Rig::fake`], with settings that name the stand-ins.
+    pub fn fake_with(test: &str, change: impl FnOnce(&Path, &mut Settings)) -> Option<Self> {
         if let Err(reason) = host::kvm() {
-            // Past libtest's capture, which hides what passing tests print.
-            drop(std::io::Write::write_fmt(
-                &mut std::io::stderr(),
-                format_args!("SKIPPED: {test}: {reason}\n"),
-            ));
+            skipped(test, &reason);
             return None;
         }
-        let root = temporary();
-        let path = root.path().join("fake-hypervisor");
-        std::fs::write(&path, script).expect("script");
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("mode");
-        Some(Self::at(root, |_, settings| settings.vmm_binary = Some(path)))
+        Some(Self::at(temporary(), change))
     }
 
     /// With this binary, real or not.
@@ -119,6 +114,8 @@ impl Rig {
             lease: None,
             cpu_affinity: Vec::new(),
             pci_devices: Vec::new(),
+            cluster: None,
+            start_order: 0,
         }
     }
 
@@ -152,6 +149,21 @@ impl Rig {
             }
             assert!(Instant::now() < deadline, "log holds {:?}", String::from_utf8_lossy(&log));
             tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    /// Waits until the shim has locked its memory, which it does a second after the start, where it may.
+    pub async fn until_memory_is_locked(&self, vm: VmId) {
+        let path = format!("/proc/{}/status", self.processes(vm).0);
+        let deadline = Instant::now() + Duration::from_secs(3);
+        let locked = || {
+            let status = std::fs::read_to_string(&path).expect("the shim runs");
+            let kib = status.lines().find_map(|line| line.strip_prefix("VmLck:"))?;
+            // More than the page of its lease.
+            kib.trim().trim_end_matches("kB").trim().parse::<u64>().ok().filter(|kib| *kib > 64)
+        };
+        while locked().is_none() && Instant::now() < deadline {
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
 
@@ -209,6 +221,56 @@ fn remove_groups(vm: &std::ffi::OsStr) {
             std::thread::sleep(Duration::from_millis(5));
         }
         let _ = std::fs::remove_dir(root);
+    }
+}
+
+/// Says that a test could not run, past libtest's capture, which hides what passing tests print.
+pub fn skipped(test: &str, reason: &str) {
+    drop(std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("SKIPPED: {test}: {reason}\n")));
+}
+
+/// Writes an executable script.
+pub fn script(dir: &Path, name: &str, text: &str) -> PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+    let path = dir.join(name);
+    std::fs::write(&path, text).expect("script");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("mode");
+    path
+}
+
+/// The death of a process, as the kernel tells it.
+pub struct Death {
+    pidfd: OwnedFd,
+}
+
+impl Death {
+    /// Of the process `pid`, which must live.
+    pub fn of(pid: u32) -> Self {
+        // SAFETY: a plain system call.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid as libc::pid_t, 0) };
+        assert!(fd >= 0, "process {pid} lives");
+        // SAFETY: a descriptor just opened, owned by nobody else.
+        Self { pidfd: unsafe { OwnedFd::from_raw_fd(fd as i32) } }
+    }
+
+    /// Whether it has come.
+    pub fn has_come(&self) -> bool {
+        self.wait(0) > 0
+    }
+
+    /// Waits for it; when it came, nanoseconds of `CLOCK_BOOTTIME`.
+    pub async fn seen(self) -> u64 {
+        let wait = move || {
+            assert!(self.wait(PATIENCE.as_millis() as i32) > 0, "the process still lives");
+            host::boottime_ns()
+        };
+        tokio::task::spawn_blocking(wait).await.expect("waited")
+    }
+
+    fn wait(&self, timeout_ms: i32) -> i32 {
+        let mut poll = libc::pollfd { fd: self.pidfd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one structure, and it is that one.
+        unsafe { libc::poll(&mut poll, 1, timeout_ms) }
     }
 }
 
