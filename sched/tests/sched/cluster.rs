@@ -240,6 +240,16 @@ impl Cluster {
         self.record(vm).claim.as_ref().map(|claim| claim.node.0)
     }
 
+    /// The node of a placed VM says that it runs, bound to the node's lease.
+    pub fn tell_armed(&mut self, vm: VmId, armed_for: Revision) {
+        let record = self.record(vm);
+        let (claim, run) = (record.claim.as_ref().expect("it is placed"), record.power.run);
+        let (node, epoch, state) = (claim.node, claim.epoch, ObservedState::Running);
+        let report = VmReport { vm, epoch, run, state, armed_for: Some(armed_for), note: None };
+        let (boot_id, sequence) = (BootId(Uuid::from_u128(1)), self.state.revision.0);
+        self.done(Command::ReportVms(ReportVms { node, boot_id, sequence, reports: vec![report] }));
+    }
+
     /// The node of a placed VM says that it runs.
     pub fn run(&mut self, vm: VmId) {
         let record = self.record(vm);

@@ -4,6 +4,7 @@
 mod cluster;
 mod drain;
 mod explain;
+mod fencing;
 mod filters;
 mod filters_nova;
 mod fixtures;
