@@ -354,3 +354,39 @@ async fn a_shim_that_is_killed_takes_a_vmm_of_another_user_with_it() {
     signal(shim, libc::SIGKILL);
     tokio::time::timeout(PATIENCE, death.seen()).await.expect("it died with its shim");
 }
+
+#[tokio::test]
+async fn a_disk_that_hangs_does_not_hold_up_the_kill_and_how_it_ended_is_told_once_it_is_back() {
+    let Some(mut rig) = Rig::real("disk hangs").await else { return };
+    if let Err(why) = rig.put_vms_on_a_disk() {
+        crate::rig::skipped("disk hangs", &why);
+        return;
+    }
+    let file = rig.lease_file();
+    let deadline = from_now(3 * SECOND);
+    file.grant(LeaseId(1), deadline).expect("granted");
+    // It prints all the time, so the log is written to all the time, and one that echoes.
+    let flood = StartSpec { boot: rig.spec(Variant::Flood).boot, ..rig.leased_spec(1) };
+    let quiet = rig.leased_spec(1);
+    for spec in [&flood, &quiet] {
+        rig.driver.start(spec.clone()).await.expect("started");
+    }
+    let deaths = [&flood, &quiet].map(|spec| Death::of(rig.processes(spec.vm).1));
+    let thaw = rig.freeze_disk();
+    assert!(host::boottime_ns() < deadline, "frozen in time");
+    for (death, what) in deaths.into_iter().zip(["disk hangs, guest prints", "disk hangs, guest is quiet"]) {
+        assert_dies_with(death, deadline, what).await;
+    }
+    // The shim waits for the disk to write down the end, and says so meanwhile.
+    for spec in [&flood, &quiet] {
+        rig.until(spec.vm, |state| *state == InstanceState::Ended(ExitCause::LeaseEnded)).await;
+        assert!(rig.run_dir(spec.vm).exists(), "its shim still waits");
+    }
+    drop(thaw);
+    for spec in [&flood, &quiet] {
+        rig.until_ended_on_disk(spec.vm).await;
+        let state = rig.instance(spec.vm).await.state;
+        assert_eq!(state, InstanceState::Ended(ExitCause::LeaseEnded));
+        rig.assert_no_leak(spec.vm);
+    }
+}

@@ -81,6 +81,35 @@ impl Rig {
         Ok(())
     }
 
+    /// Puts the VM directories on an ext4 file system of their own; needs root and loop devices.
+    pub fn put_vms_on_a_disk(&mut self) -> Result<(), String> {
+        let (image, vms) = (self.path().join("disk"), self.path().join("vms"));
+        std::fs::File::create(&image).and_then(|file| file.set_len(64 << 20)).map_err(|e| e.to_string())?;
+        command("mkfs.ext4", &["-q".as_ref(), "-F".as_ref(), image.as_ref()])?;
+        // The loop device goes with the mount.
+        command("mount", &["-o".as_ref(), "loop".as_ref(), image.as_ref(), vms.as_ref()])?;
+        self.shrunk = true;
+        Ok(())
+    }
+
+    /// Makes every write to the VM directories wait, until the guard is dropped.
+    pub fn freeze_disk(&self) -> Frozen {
+        let root = std::fs::File::open(self.path().join("vms")).expect("mounted");
+        // SAFETY: the descriptor is open; the argument is not used.
+        let frozen = unsafe { libc::ioctl(root.as_raw_fd(), FIFREEZE, 0) };
+        assert_eq!(frozen, 0, "frozen: {}", std::io::Error::last_os_error());
+        Frozen(root)
+    }
+
+    /// Waits until the shim has written down the end and has gone.
+    pub async fn until_ended_on_disk(&self, vm: VmId) {
+        let deadline = Instant::now() + PATIENCE;
+        while self.run_dir(vm).exists() {
+            assert!(Instant::now() < deadline, "its shim is still there");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
     pub fn path(&self) -> &Path {
         self.root.path()
     }
@@ -227,6 +256,28 @@ fn remove_groups(vm: &std::ffi::OsStr) {
 /// Says that a test could not run, past libtest's capture, which hides what passing tests print.
 pub fn skipped(test: &str, reason: &str) {
     drop(std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("SKIPPED: {test}: {reason}\n")));
+}
+
+/// `_IOWR('X', 119, int)` and the next one, see `linux/fs.h`.
+const FIFREEZE: libc::c_ulong = 0xc004_5877;
+const FITHAW: libc::c_ulong = 0xc004_5878;
+
+/// A file system that is frozen for as long as this lives.
+pub struct Frozen(std::fs::File);
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        // SAFETY: the descriptor is open; the argument is not used.
+        unsafe { libc::ioctl(self.0.as_raw_fd(), FITHAW, 0) };
+    }
+}
+
+fn command(name: &str, args: &[&std::ffi::OsStr]) -> Result<(), String> {
+    let output = std::process::Command::new(name).args(args).output().map_err(|e| format!("{name}: {e}"))?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(format!("{name}: {}", String::from_utf8_lossy(&output.stderr).trim())),
+    }
 }
 
 /// Writes an executable script.
