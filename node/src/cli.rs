@@ -28,6 +28,8 @@ pub enum Command {
     StopGuests(StopGuests),
     /// Let guests start again that `stop-guests` holds off; a boot does the same.
     AllowGuests(AllowGuests),
+    /// Feed the host's hardware watchdog for as long as no VM outlives its lease; see holm-watchdog.service.
+    Watchdog(Watchdog),
     /// The process that parents one VM; started by the daemon.
     #[command(hide = true, disable_help_flag = true)]
     Shim(Shim),
@@ -133,6 +135,21 @@ pub struct AllowGuests {
     /// Overrides `run_dir` of holmd.toml.
     #[arg(long, env = "HOLMD_RUN_DIR", value_name = "DIR")]
     pub run_dir: Option<PathBuf>,
+}
+
+/// `holmd watchdog`
+#[derive(Debug, Args)]
+pub struct Watchdog {
+    /// The watchdog.
+    #[arg(long, default_value = "/dev/watchdog", value_name = "FILE")]
+    pub device: PathBuf,
+    /// Where the daemon's sockets live, as `run_dir` of holmd.toml says.
+    #[arg(long, env = "HOLMD_RUN_DIR", default_value = "/run/holm", value_name = "DIR")]
+    pub run_dir: PathBuf,
+    /// The host is reset this long after the last look that found all well. Less than the cluster's lease
+    /// margin, or a VM may start elsewhere before this host is gone.
+    #[arg(long, default_value_t = 4, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(2..=600))]
+    pub timeout: u32,
 }
 
 /// `holmd shim`

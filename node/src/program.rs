@@ -2,11 +2,11 @@
 
 use std::process::ExitCode;
 
-use crate::cli::{Cli, Command, TestGuest, Variant};
+use crate::cli::{Cli, Command, TestGuest, Variant, Watchdog};
 use crate::{guests, lifecycle, wiring};
 use anyhow::{Context, Result};
 use clap::Parser;
-use holm_vmm::test_guest;
+use holm_vmm::{test_guest, watchdog};
 
 /// The whole program.
 pub fn main() -> ExitCode {
@@ -16,6 +16,7 @@ pub fn main() -> ExitCode {
         Command::Run(args) => wiring::run(args),
         Command::StopGuests(args) => guests::stop(args),
         Command::AllowGuests(args) => guests::allow(&args),
+        Command::Watchdog(args) => watchdog(args),
         // Single-threaded, before any runtime exists; does not return.
         Command::Shim(args) => holm_vmm::shim::main(args.args),
         Command::TestGuest(args) => write_test_guest(&args),
@@ -27,6 +28,13 @@ pub fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Single-threaded too, so that nothing of it waits for anything but the next look.
+fn watchdog(args: Watchdog) -> Result<()> {
+    let settings =
+        watchdog::Settings { device: args.device, run_dir: args.run_dir, timeout_s: args.timeout };
+    Ok(watchdog::run(&settings, |line| eprintln!("holmd: {line}"))?)
 }
 
 fn write_test_guest(args: &TestGuest) -> Result<()> {

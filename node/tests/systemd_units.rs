@@ -41,3 +41,18 @@ fn guests_are_stopped_at_host_shutdown_only() {
         assert!(!unit.contains_key(binding), "{binding} would stop guests with the daemon");
     }
 }
+
+#[test]
+fn the_watchdog_is_fed_through_anything_and_rests_after_the_guests() {
+    let unit = unit("holm-watchdog.service");
+    assert_eq!(unit["ExecStart"], ["/usr/local/bin/holmd watchdog --timeout 4"]);
+    assert_eq!(unit["ConditionPathExists"], ["/dev/watchdog"]);
+    assert_eq!(unit["Restart"], ["always"]);
+    assert_eq!(unit["StartLimitIntervalSec"], ["0"], "it is never given up");
+    assert_eq!(unit["OOMScoreAdjust"], ["-1000"]);
+    assert_eq!(unit["LimitMEMLOCK"], ["infinity"]);
+    assert!(unit["Before"][0].contains("holm-guests.service"), "stopped after the guests");
+    let restart_ms: u64 =
+        unit["RestartSec"][0].strip_suffix("ms").and_then(|ms| ms.parse().ok()).expect("ms");
+    assert!(restart_ms < 2000, "well within the time-out of the device");
+}

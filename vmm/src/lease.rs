@@ -32,6 +32,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::record::ArmedRecord;
 use crate::host;
+pub use crate::vm_dir::ProcessId;
 
 const MAGIC: [u8; 8] = *b"HOLMLEAS";
 const VERSION: u32 = 1;

@@ -7,7 +7,7 @@ use holm_model::vm::StopMode;
 use holm_vmm::hypervisor::{Error, ExitCause, InstanceState, Observation, StartSpec};
 use holm_vmm::lease::{Lease, LeaseFile, LeaseId};
 use holm_vmm::test_guest::Variant;
-use holm_vmm::{Hypervisor, host};
+use holm_vmm::{Hypervisor, host, watchdog};
 
 use crate::rig::{Death, PATIENCE, Rig, random_vm, signal};
 
@@ -309,6 +309,8 @@ async fn a_shim_that_was_asleep_over_the_deadline_kills_before_it_hears_anything
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert!(!death.has_come(), "nobody was there to kill it");
+    let sight = watchdog::look(&rig.path().join("run"));
+    assert!(!sight.is_safe() && sight.bound == 1, "the watchdog sees it: {sight:?}");
     file.grant(LeaseId(2), from_now(LONG)).expect("granted");
     // A new lease is offered while it sleeps: that does not save the run of the old one.
     let arm = tokio::spawn({
@@ -326,6 +328,7 @@ async fn a_shim_that_was_asleep_over_the_deadline_kills_before_it_hears_anything
     );
     assert!(Duration::from_nanos(died_ns - woken_ns) < PROMPT);
     assert!(arm.await.expect("task").is_err());
+    assert_eq!(watchdog::look(&rig.path().join("run")), watchdog::Sight::default());
     rig.until(spec.vm, |state| *state == InstanceState::Ended(ExitCause::LeaseEnded)).await;
     rig.assert_no_leak(spec.vm);
 }
