@@ -86,7 +86,8 @@ pub fn choose<'a>(
 ) -> BTreeMap<VmId, NodeId> {
     let mut kept = BTreeMap::new();
     let long = |vm: &Vm| vm.waiting_since.is_some_and(|since| now.since_ms(since) >= policy.reserve_after_ms);
-    let asks = |vm: &Vm| vm.reserved.is_some() || long(vm) && vm.spec.on_no_host == OnNoHost::Queue;
+    let waits = |vm: &Vm| vm.spec.on_no_host == OnNoHost::Queue || vm.recovery.failing_over;
+    let asks = |vm: &Vm| vm.reserved.is_some() || long(vm) && waits(vm);
     let waiting = waiting.into_iter().filter(|request| policy.reserve_after_ms > 0 && asks(request.vm));
     // Those that have one go first: it does not wander while it could still do.
     let (holders, others): (Vec<_>, Vec<_>) = waiting.partition(|request| request.vm.reserved.is_some());

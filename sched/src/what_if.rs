@@ -1,16 +1,19 @@
 //! What would become of the VMs on some nodes if those nodes were lost or drained: where each would fit,
 //! or why nowhere. Decided on a copy of the state in which the nodes are gone and their VMs wait, by the
-//! same filters and weighers and in the order of the queue. VMs that wait already are not counted in.
+//! same filters and weighers and in the order of the queue.
+//!
+//! VMs that fail over, and those that wait already, go first: they move by themselves. Pinned VMs stay with
+//! their node until somebody moves them; what is said of them holds for that moment.
 
-use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use holm_model::node::Node;
-use holm_model::vm::{HostReason, Vm, VmStatus};
+use holm_model::vm::{Availability, HostReason, Vm, VmStatus, WantPower};
 use holm_model::{NodeId, State, VmId};
 use serde::{Deserialize, Serialize};
 
+use crate::imagine::{change, displace, place};
 use crate::policy::Policy;
+use crate::queue;
 use crate::select::Batch;
 
 /// Every VM of the nodes in question, except those that are being deleted.
@@ -20,6 +23,8 @@ pub struct WhatIf {
     pub moves: Vec<Move>,
     /// VMs that fit nowhere.
     pub stuck: Vec<Stuck>,
+    /// VMs that wait already, in the order of the queue.
+    pub waiting: Vec<Waiting>,
 }
 
 /// A VM and its next host.
@@ -29,6 +34,8 @@ pub struct Move {
     pub name: String,
     pub from: NodeId,
     pub to: NodeId,
+    /// Nobody has to ask for it: the VM fails over.
+    pub by_itself: bool,
 }
 
 /// A VM without a next host.
@@ -39,53 +46,87 @@ pub struct Stuck {
     pub from: NodeId,
     /// Why each node refuses it once those before it have moved.
     pub refusals: Vec<HostReason>,
+    pub by_itself: bool,
+}
+
+/// A VM that waits for a host, and the one it would get.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waiting {
+    pub vm: VmId,
+    pub name: String,
+    pub to: Option<NodeId>,
 }
 
 /// What would become of the VMs on the nodes of `lose` and `drain`.
 pub fn what_if(state: &State, lose: &[NodeId], drain: &[NodeId]) -> WhatIf {
-    let mut after = state.clone();
-    change(&mut after, lose, |node| node.up = false);
-    change(&mut after, drain, |node| {
-        node.enabled = false;
-        node.disabled_reason = Some("it is to be drained".to_owned());
-    });
+    let mut foreseen = Foreseen::without(state, lose, drain);
     let nodes: BTreeSet<NodeId> = lose.iter().chain(drain).copied().collect();
-    let mut displaced: Vec<&Vm> = nodes.iter().flat_map(|node| state.vms_on(*node)).collect();
-    displaced.retain(|vm| vm.status != VmStatus::Deleting);
-    displaced.sort_by_key(|vm| (Reverse(vm.spec.scheduling.priority), vm.created_at, vm.id));
-    displaced.iter().for_each(|vm| displace(&mut after, vm));
-
-    let policy = Policy::of(&after.scheduler);
-    let mut batch = Batch::new(&after, &policy);
-    let mut answer = WhatIf::default();
-    for vm in displaced {
-        let (Some(claim), Some(record)) = (&vm.claim, after.vms.get(&vm.id)) else { continue };
-        let (name, from) = (vm.name.clone(), claim.node);
-        match batch.place(record) {
-            Some(chosen) => answer.moves.push(Move { vm: vm.id, name, from, to: chosen.node }),
-            None => answer.stuck.push(Stuck { vm: vm.id, name, from, refusals: batch.refusals(record) }),
-        }
-    }
-    answer
+    let displaced = || nodes.iter().flat_map(|node| state.vms_on(*node));
+    let waiting = state.waiting.iter().filter_map(|id| state.vms.get(id));
+    foreseen.go_on(displaced().filter(|vm| moves_by_itself(vm)).chain(waiting).collect());
+    foreseen.go_on(displaced().filter(|vm| !moves_by_itself(vm)).collect());
+    foreseen.answer
 }
 
-fn change(state: &mut State, nodes: &[NodeId], how: impl Fn(&mut Node)) {
-    for node in nodes {
-        if let Some(node) = state.nodes.get_mut(node) {
-            how(node);
-        }
-    }
+/// What becomes of a node's failover VMs, and of those that wait, when it is lost.
+pub(crate) fn failover_from(state: &State, node: NodeId) -> WhatIf {
+    let mut foreseen = Foreseen::without(state, &[node], &[]);
+    let waiting = state.waiting.iter().filter_map(|id| state.vms.get(id));
+    foreseen.go_on(state.vms_on(node).filter(|vm| moves_by_itself(vm)).chain(waiting).collect());
+    foreseen.answer
 }
 
-/// The VM without its host.
-fn displace(state: &mut State, vm: &Vm) {
-    let Some(claim) = &vm.claim else { return };
-    if let Some(node) = state.nodes.get_mut(&claim.node) {
-        node.allocated.sub(&claim.resources);
+/// Whether a fence of its node would free the VM: it fails over, as its node knows, and is wanted to run.
+pub(crate) fn moves_by_itself(vm: &Vm) -> bool {
+    let availability = vm.claim.as_ref().map_or(vm.spec.availability, |claim| claim.availability);
+    availability == Availability::Failover && vm.power.want == WantPower::On
+}
+
+/// A copy of the state on its way, and what happened to it.
+struct Foreseen {
+    after: State,
+    answer: WhatIf,
+}
+
+impl Foreseen {
+    fn without(state: &State, lose: &[NodeId], drain: &[NodeId]) -> Self {
+        let mut after = state.clone();
+        change(&mut after, lose, |node| node.up = false);
+        change(&mut after, drain, |node| {
+            node.enabled = false;
+            node.disabled_reason = Some("it is to be drained".to_owned());
+        });
+        Self { after, answer: WhatIf::default() }
     }
-    if let Some(vms) = state.vms_by_node.get_mut(&claim.node) {
-        vms.remove(&vm.id);
+
+    /// These VMs lose the host they have, and are placed in the order of the queue.
+    fn go_on(&mut self, mut vms: Vec<&Vm>) {
+        vms.retain(|vm| vm.status != VmStatus::Deleting);
+        vms.sort_by_key(|vm| queue::rank(vm));
+        vms.iter().for_each(|vm| displace(&mut self.after, vm));
+        let policy = Policy::of(&self.after.scheduler);
+        let mut batch = Batch::new(&self.after, &policy);
+        let mut placed = Vec::new();
+        for vm in vms {
+            let Some(record) = self.after.vms.get(&vm.id) else { continue };
+            let to = batch.place(record).map(|chosen| chosen.node);
+            match to {
+                Some(node) => placed.push((vm.id, node)),
+                None => batch.keep_host_of(record),
+            }
+            let (name, by_itself) = (vm.name.clone(), moves_by_itself(vm));
+            let from = vm.claim.as_ref().map(|claim| claim.node);
+            match (from, to) {
+                (None, to) => self.answer.waiting.push(Waiting { vm: vm.id, name, to }),
+                (Some(from), Some(to)) => {
+                    self.answer.moves.push(Move { vm: vm.id, name, from, to, by_itself });
+                }
+                (Some(from), None) => {
+                    let refusals = batch.refusals(record);
+                    self.answer.stuck.push(Stuck { vm: vm.id, name, from, refusals, by_itself });
+                }
+            }
+        }
+        placed.into_iter().for_each(|(vm, node)| place(&mut self.after, vm, node));
     }
-    state.building.remove(&(claim.node, vm.id));
-    state.vms.insert(vm.id, Vm { claim: None, status: VmStatus::Build, ..vm.clone() });
 }

@@ -75,6 +75,10 @@ fn no_host<'a>(
 }
 
 fn gives_up(vm: &Vm, now: Timestamp) -> bool {
+    if vm.recovery.failing_over {
+        // Nobody may be there to ask again for one that lost its node.
+        return false;
+    }
     match vm.spec.on_no_host {
         OnNoHost::Fail => true,
         OnNoHost::Queue => waited_too_long(vm, now),

@@ -1,14 +1,19 @@
 //! Predictions, and dry runs.
 
+use std::collections::BTreeMap;
+
+use holm_model::command::FenceNode;
+use holm_model::flavor::Size;
 use holm_model::group::GroupPolicy;
 use holm_model::scheduling::Scheduling;
-use holm_model::vm::VmStatus;
+use holm_model::vm::{Availability, VmStatus};
 use holm_model::{Actor, Command, NodeId, ResourceClass, VmId};
+use holm_sched::controllers::Placement;
 use holm_sched::explain::Verdict;
-use holm_sched::{explain_request, what_if};
+use holm_sched::{Controller, Facts, explain_request, what_if};
 
 use crate::cluster::{Cluster, HostSize, MEDIUM, SMALL_VM};
-use crate::world::world;
+use crate::world::{Dice, world};
 
 const TWO: HostSize = HostSize { vcpus: 2, memory_mib: 8192, disk_gib: 100 };
 
@@ -86,6 +91,60 @@ fn what_if_answers_for_every_vm_of_random_clusters_and_moves_none_to_a_lost_node
         assert_eq!(answer.moves.len() + answer.stuck.len(), vms, "seed {seed}");
         assert!(answer.moves.iter().all(|m| m.to != lost && m.from == lost), "seed {seed}");
     }
+}
+
+#[test]
+fn waiting_vms_take_part_in_the_order_of_the_queue() {
+    let mut cluster = Cluster::of(&[TWO; 2]);
+    let resident = on(&mut cluster, 1, Scheduling::default());
+    on(&mut cluster, 2, Scheduling::default());
+    let mut wait = |vcpus, priority| {
+        cluster.create(Size { vcpus, ..SMALL_VM }, |vm| {
+            vm.scheduling = Scheduling { priority, ..vm.scheduling.clone() }
+        })
+    };
+    let (first, last) = (wait(1, 5), wait(1, -5));
+    let answer = what_if(&cluster.state, &[NodeId(1)], &[]);
+    let waiting: Vec<_> = answer.waiting.iter().map(|w| (w.vm, w.to.map(|node| node.0))).collect();
+    assert_eq!(waiting, [(first, Some(2)), (last, None)]);
+    assert_eq!(answer.stuck.iter().map(|stuck| stuck.vm).collect::<Vec<_>>(), [resident]);
+}
+
+#[test]
+fn what_if_predicts_what_a_fence_then_does_vm_by_vm() {
+    let mut moved = 0;
+    for seed in 0..250 {
+        let mut cluster = world(seed);
+        if cluster.state.nodes.len() < 3 {
+            continue;
+        }
+        let mut dice = Dice(seed ^ 2);
+        let all: Vec<VmId> = cluster.state.vms.keys().copied().collect();
+        for id in all.into_iter().filter(|_| !dice.once_in(3)) {
+            let vm = cluster.state.vms.get_mut(&id).expect("it is there");
+            vm.spec.availability = Availability::Failover;
+            vm.claim.iter_mut().for_each(|claim| claim.availability = Availability::Failover);
+        }
+        let nodes = cluster.state.nodes.keys().copied();
+        let lost = nodes.max_by_key(|node| cluster.state.vms_on(*node).count()).expect("there are three");
+        let foreseen = what_if(&cluster.state, &[lost], &[]);
+        let expected: BTreeMap<VmId, NodeId> =
+            foreseen.moves.iter().filter(|m| m.by_itself).map(|m| (m.vm, m.to)).collect();
+        let leadership = cluster.leadership();
+        cluster.done(Command::FenceNode(FenceNode { leadership, node: lost }));
+        let facts = Facts { now: cluster.now, ..Facts::default() };
+        let commands = Placement.decide(&cluster.state, &facts);
+        cluster.carry_out(commands);
+        for (vm, to) in &expected {
+            let claim = cluster.record(*vm).claim.as_ref().map(|claim| claim.node);
+            assert_eq!(claim, Some(*to), "seed {seed}: {}", cluster.record(*vm).name);
+            moved += 1;
+        }
+        for stuck in foreseen.stuck.iter().filter(|stuck| stuck.by_itself) {
+            assert_eq!(cluster.record(stuck.vm).claim, None, "seed {seed}: {}", stuck.name);
+        }
+    }
+    assert!(moved > 50, "only {moved} VMs moved");
 }
 
 fn actor() -> Actor {

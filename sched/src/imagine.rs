@@ -1,0 +1,62 @@
+//! Copies of the state in which VMs are elsewhere: what predictions are made on. They hold as far as decisions
+//! read: claims, where VMs are, who waits. They are never applied to and never leave this crate.
+
+use holm_model::feasible::claim_of;
+use holm_model::node::Node;
+use holm_model::vm::{Claim, Vm, VmStatus};
+use holm_model::{Epoch, NodeId, State, VmId};
+
+use crate::policy::Policy;
+use crate::queue;
+
+/// Changes the nodes that exist.
+pub fn change(state: &mut State, nodes: &[NodeId], how: impl Fn(&mut Node)) {
+    for node in nodes {
+        if let Some(node) = state.nodes.get_mut(node) {
+            how(node);
+        }
+    }
+}
+
+/// Takes the VM from its host.
+pub fn displace(state: &mut State, vm: &Vm) {
+    let Some(claim) = &vm.claim else { return };
+    if let Some(node) = state.nodes.get_mut(&claim.node) {
+        node.allocated.sub(&claim.resources);
+    }
+    if let Some(vms) = state.vms_by_node.get_mut(&claim.node) {
+        vms.remove(&vm.id);
+    }
+    state.building.remove(&(claim.node, vm.id));
+    let excluded = Vec::new();
+    state.vms.insert(vm.id, Vm { claim: None, status: VmStatus::Build, excluded, ..vm.clone() });
+}
+
+/// Gives hosts to the waiting VMs that find one, as decisions to come would.
+pub fn settle(state: &mut State) {
+    let policy = Policy::of(&state.scheduler);
+    loop {
+        let before = state.clone();
+        let placements = queue::run(&before, &policy, &Default::default()).placements;
+        if placements.is_empty() {
+            return;
+        }
+        placements.iter().for_each(|placement| place(state, placement.vm, placement.node));
+    }
+}
+
+/// Gives the VM a host.
+pub fn place(state: &mut State, vm: VmId, node: NodeId) {
+    let Some(mut vm) = state.vms.get(&vm).cloned() else { return };
+    let resources = claim_of(&vm.spec);
+    if let Some(record) = state.nodes.get_mut(&node) {
+        record.allocated.add(&resources);
+    }
+    let (epoch, availability) = (Epoch(state.revision), vm.spec.availability);
+    vm.claim = Some(Claim { node, epoch, resources, availability });
+    vm.reserved = None;
+    state.waiting.remove(&vm.id);
+    state.building.insert((node, vm.id));
+    state.vms_by_node.entry(node).or_default().insert(vm.id);
+    state.vms.insert(vm.id, vm);
+}

@@ -1,0 +1,108 @@
+//! N+1: whether the cluster would still hold its failover VMs with any one node gone. Pinned VMs do not count,
+//! except for the room they take: they wait for their node.
+//!
+//! First the waiting VMs get the hosts they would get; then each node is lost by itself, and its failover VMs
+//! are placed on the others in the order of the queue, by the same filters and weighers as then.
+
+use holm_model::command::Command;
+use holm_model::reply::Reason;
+use holm_model::vm::Vm;
+use holm_model::{Actor, Entry, NodeId, Proposal, Reply, Resources, State, Timestamp, VmId, apply};
+use serde::{Deserialize, Serialize};
+
+use crate::imagine::settle;
+use crate::what_if::{failover_from, moves_by_itself};
+
+/// The verdict.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NPlusOne {
+    /// How many failover VMs there are.
+    pub vms: usize,
+    /// Failover VMs that fit nowhere even with every node there.
+    pub waiting: Vec<VmId>,
+    /// Nodes whose loss would leave failover VMs without a host, by id.
+    pub losses: Vec<Loss>,
+}
+
+/// One node that the cluster cannot do without.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Loss {
+    pub node: NodeId,
+    /// How many failover VMs it has.
+    pub vms: usize,
+    /// Those of them that would fit nowhere, in the order of the queue.
+    pub stuck: Vec<VmId>,
+    /// What they claim together.
+    pub missing: Resources,
+}
+
+impl NPlusOne {
+    pub fn holds(&self) -> bool {
+        self.waiting.is_empty() && self.losses.is_empty()
+    }
+
+    /// What does not hold, a sentence each, with names from `state`; none when all does.
+    pub fn sentences(&self, state: &State) -> Vec<String> {
+        let waiting = self.waiting.len();
+        let now =
+            (waiting > 0).then(|| format!("{waiting} of {} failover VMs fit nowhere even now", self.vms));
+        let loss = |loss: &Loss| {
+            let name =
+                state.nodes.get(&loss.node).map_or_else(|| loss.node.to_string(), |node| node.name.clone());
+            let missing = loss.missing.0.iter().filter(|(_, amount)| **amount > 0);
+            let missing: Vec<String> = missing.map(|(class, amount)| format!("{amount} {class}")).collect();
+            format!(
+                "without node `{name}`, {} of its {} failover VMs would fit nowhere; they claim {}",
+                loss.stuck.len(),
+                loss.vms,
+                missing.join(", ")
+            )
+        };
+        now.into_iter().chain(self.losses.iter().map(loss)).collect()
+    }
+}
+
+/// The verdict about `state`.
+pub fn n_plus_one(state: &State) -> NPlusOne {
+    let failover = |vm: &&Vm| moves_by_itself(vm);
+    let vms = state.vms.values().filter(failover).count();
+    if vms == 0 {
+        return NPlusOne::default();
+    }
+    let mut settled = state.clone();
+    settle(&mut settled);
+    let waiting = settled.waiting.iter().filter_map(|id| settled.vms.get(id)).filter(failover);
+    let waiting = waiting.map(|vm| vm.id).collect();
+    let losses = settled.nodes.keys().filter_map(|node| loss(&settled, *node)).collect();
+    NPlusOne { vms, waiting, losses }
+}
+
+fn loss(state: &State, node: NodeId) -> Option<Loss> {
+    let vms = state.vms_on(node).filter(|vm| moves_by_itself(vm)).count();
+    if vms == 0 {
+        return None;
+    }
+    let answer = failover_from(state, node);
+    let stuck: Vec<VmId> =
+        answer.stuck.iter().filter(|stuck| stuck.by_itself).map(|stuck| stuck.vm).collect();
+    let mut missing = Resources::default();
+    let claims = stuck.iter().filter_map(|id| state.vms.get(id)?.claim.as_ref());
+    claims.for_each(|claim| missing.add(&claim.resources));
+    (!stuck.is_empty()).then_some(Loss { node, vms, stuck, missing })
+}
+
+/// The verdict about `state` with `command` applied, or none when the command would be refused.
+pub fn n_plus_one_after(
+    state: &State,
+    at: Timestamp,
+    actor: &Actor,
+    command: &Command,
+) -> Result<NPlusOne, Reason> {
+    let mut after = state.clone();
+    let proposal =
+        Proposal { key: None, seen: state.revision, actor: actor.clone(), command: command.clone() };
+    match apply(&mut after, &Entry { at, proposal }).reply {
+        Reply::Rejected(reason) => Err(reason),
+        Reply::Done(_) | Reply::Duplicate(_) => Ok(n_plus_one(&after)),
+    }
+}
