@@ -120,7 +120,7 @@ impl Noun {
             Self::Group(verb) => matches!(verb, group::Verb::List | group::Verb::Show(_)),
             Self::Az(AzVerb::List) => true,
             Self::Scheduler(verb) => matches!(verb, scheduler::Verb::Show),
-            Self::Quota(verb) => matches!(verb, quota::Verb::Show(_)),
+            Self::Quota(verb) => matches!(verb, quota::Verb::List | quota::Verb::Show(_)),
             Self::Cluster(ClusterVerb::Status) => true,
             _ => false,
         }
@@ -131,14 +131,14 @@ impl Noun {
 pub enum ClusterVerb {
     /// Shows the cluster, its members, its leader and what is wrong.
     Status,
-    /// Says which VMs would fit where if nodes were lost or drained, and which would not. Nothing changes.
-    #[command(group(clap::ArgGroup::new("nodes").required(true).multiple(true)))]
+    /// Says which VMs would fit where if nodes were lost or drained, and which would not; without nodes, whether any
+    /// one node could be lost and every failover VM still find a host (N+1). Nothing changes.
     WhatIf {
         /// A node that would be gone; may be repeated.
-        #[arg(long, value_name = "NODE", group = "nodes")]
+        #[arg(long, value_name = "NODE")]
         lose: Vec<String>,
         /// A node that would be emptied; may be repeated.
-        #[arg(long, value_name = "NODE", group = "nodes")]
+        #[arg(long, value_name = "NODE")]
         drain: Vec<String>,
     },
 }

@@ -36,7 +36,7 @@ async fn cluster(act: impl Fn(usize, &Got) -> Act + Send + Sync + 'static) -> (T
 async fn wrong_usage_is_exit_code_2_and_names_the_way_out() {
     let create = ["vm", "create", "a", "--flavor", "f", "--image", "i"];
     let with = |more: &[&'static str]| [&create[..], more].concat();
-    let cases: [(Vec<&str>, &str); 12] = [
+    let cases: [(Vec<&str>, &str); 16] = [
         (with(&["--selector", "disk ~ x"]), "is no selector; write `gpu`"),
         (with(&["--toleration", "gpu:Never"]), "is no toleration; write KEY"),
         (with(&["--atomic"]), "--count <N>"),
@@ -48,7 +48,11 @@ async fn wrong_usage_is_exit_code_2_and_names_the_way_out() {
         (vec!["scheduler", "set"], "--weigher <WEIGHER=MULTIPLIER>"),
         (vec!["scheduler", "set", "--weigher", "Ram=NaN"], "is not a number"),
         (vec!["quota", "set", "VCPU=many"], "is not CLASS=LIMIT"),
-        (vec!["cluster", "what-if"], "--lose <NODE>"),
+        (vec!["cluster", "what-if", "--loose", "n1"], "--lose"),
+        (vec!["scheduler", "set", "--n-plus-one", "maybe"], "off, warn, refuse"),
+        (vec!["scheduler", "set", "--preemption", "maybe"], "on, off"),
+        (vec!["scheduler", "set", "--reserve-after-s", "-1"], "unexpected argument"),
+        (vec!["flavor", "candidates"], "<FLAVOR>"),
     ];
     for (args, expected) in cases {
         let (code, stdout, stderr) = run(&args).await;

@@ -17,6 +17,7 @@ mod groups;
 mod health;
 mod images;
 mod metrics;
+mod n_plus_one;
 mod nodes;
 pub mod openapi;
 mod page;
@@ -75,6 +76,7 @@ fn routes() -> OpenApiRouter<Shared> {
         .merge(quotas::routes())
         .merge(candidates::routes())
         .merge(what_if::routes())
+        .merge(n_plus_one::routes())
         .merge(flavors::routes())
         .merge(images::routes())
         .merge(cluster::routes())

@@ -12,6 +12,9 @@ pub enum Verb {
     List,
     /// Shows a flavor.
     Show(Target),
+    /// Says which nodes would take a VM of a flavor now, how many, and why the others would not (Placement's
+    /// allocation candidates).
+    Candidates(Target),
     /// Deletes a flavor; VMs made from it keep their sizes.
     Delete(Target),
 }

@@ -4,6 +4,8 @@ use clap::{Args, Subcommand};
 
 #[derive(Debug, Subcommand)]
 pub enum Verb {
+    /// Lists projects with what they hold, beside what they may hold.
+    List,
     /// Shows what a project holds, beside what it may hold.
     Show(Target),
     /// Sets limits of a project.

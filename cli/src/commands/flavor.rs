@@ -1,5 +1,6 @@
 //! `holm flavor …`
 
+mod candidates;
 mod create;
 mod delete;
 mod list;
@@ -14,6 +15,7 @@ pub async fn run(cx: &Context, verb: Verb) -> Result<(), Error> {
         Verb::Create(typed) => create::run(cx, typed).await,
         Verb::List => list::run(cx).await,
         Verb::Show(typed) => show::run(cx, &typed).await,
+        Verb::Candidates(typed) => candidates::run(cx, &typed).await,
         Verb::Delete(typed) => delete::run(cx, &typed).await,
     }
 }

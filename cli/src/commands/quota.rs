@@ -1,5 +1,6 @@
 //! `holm quota …`
 
+mod list;
 mod set;
 mod show;
 
@@ -9,6 +10,7 @@ use crate::error::Error;
 
 pub async fn run(cx: &Context, verb: Verb) -> Result<(), Error> {
     match verb {
+        Verb::List => list::run(cx).await,
         Verb::Show(typed) => show::run(cx, &typed).await,
         Verb::Set(typed) => set::run(cx, typed).await,
     }

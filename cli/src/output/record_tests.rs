@@ -1,9 +1,10 @@
 //! What every record looks like in every format, kept as golden files: a change shows in review.
 
 use holm_api::{
-    Aggregate, AvailabilityZone, Cluster, Deleted, Event, EventKind, Explanation, Flavor, GroupMember,
-    GroupPolicy, HostVerdict, Image, ImageKind, Member, Move, Planned, Quota, QuotaClass, Role, ServerGroup,
-    Verdict, VmStatus, Weight, WhatIf,
+    Aggregate, AllocationCandidates, AvailabilityZone, Candidate, Cluster, Deleted, Event, EventKind,
+    Explanation, Flavor, GroupMember, GroupPolicy, HostVerdict, Image, ImageKind, Member, Move,
+    NPlusOneVerdict, NodeLoss, Planned, Quota, QuotaClass, Role, ServerGroup, Verdict, VmStatus, Weight,
+    WhatIf,
 };
 
 use super::fixtures::*;
@@ -217,6 +218,7 @@ fn what_ifs() {
         vm_id: id(0x17),
         from: "n1".into(),
         to: to.map(Into::into),
+        by_itself: to.is_some(),
         refusals: if to.is_some() { vec![] } else { building().refusals },
     };
     let what_if = WhatIf {
@@ -224,11 +226,46 @@ fn what_ifs() {
         drain: vec![],
         summary: "1 of 2 VMs would fit nowhere".into(),
         vms: vec![moved("web", Some("n2")), moved("db", None)],
+        waiting: vec![Planned { vm: "late".into(), node: None }],
         fits: 1,
         stranded: 1,
         revision: 40,
     };
     insta::assert_snapshot!(all_formats(&[what_if]));
+    let loss = NodeLoss {
+        node: "n1".into(),
+        node_id: 1,
+        vms: 3,
+        stuck: vec!["db".into()],
+        missing: [("VCPU".to_owned(), 2)].into(),
+    };
+    let verdict = NPlusOneVerdict {
+        policy: holm_api::NPlusOne::Warn,
+        holds: false,
+        summary: "the cluster cannot do without 1 of its nodes".into(),
+        vms: 9,
+        waiting: vec![],
+        losses: vec![loss],
+        sentences: vec![
+            "without node `n1`, 1 of its 3 failover VMs would fit nowhere; they claim 2 VCPU".into(),
+        ],
+        revision: 40,
+    };
+    insta::assert_snapshot!("n_plus_one", all_formats(&[verdict]));
+    let candidates = AllocationCandidates {
+        flavor: "small".into(),
+        claim: [("VCPU".to_owned(), 1)].into(),
+        candidates: vec![Candidate {
+            node: "n1".into(),
+            node_id: 1,
+            score: 2.5,
+            free: [("VCPU".to_owned(), 7)].into(),
+            count: 7,
+        }],
+        refusals: building().refusals,
+        revision: 40,
+    };
+    insta::assert_snapshot!("candidates", all_formats(&[candidates]));
 }
 
 #[test]

@@ -45,4 +45,4 @@ pub use scheduler::{NPlusOne, SchedulerPolicy, SetSchedulerPolicy};
 pub use scheduling::{Effect, Operator, Requirement, Scheduling, Taint, Toleration};
 pub use time::Timestamp;
 pub use vm::{CreateVm, CreatedVms, RebootVm, RefusedVm, StopVm, Vm, VmStatus};
-pub use what_if::{AllocationCandidates, Candidate, Move, WhatIf};
+pub use what_if::{AllocationCandidates, Candidate, Move, NPlusOneVerdict, NodeLoss, WhatIf};

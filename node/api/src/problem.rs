@@ -103,6 +103,8 @@ codes! {
     LimitReached "limit_reached" 409 "A limit is reached";
     /// The project would hold more than its quota.
     QuotaExceeded "quota_exceeded" 409 "The quota would be exceeded";
+    /// The cluster could then no longer lose any one node and hold its failover VMs.
+    NPlusOne "n_plus_one" 409 "The cluster could not lose a node any longer";
     /// The request is older than the idempotency window.
     Expired "expired" 409 "The request is too old";
     /// The events asked for are no longer kept.

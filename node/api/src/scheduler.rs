@@ -35,6 +35,9 @@ pub struct SchedulerPolicy {
     pub known_weighers: BTreeMap<String, f64>,
     /// Filters that cannot be switched off.
     pub required_filters: Vec<String>,
+    /// What the policy warns of in the cluster as it is; empty when all is well.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// Revision of its last change.
     pub revision: u64,
 }

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use crate::explain::Planned;
+use crate::scheduler::NPlusOne;
 use crate::vm::HostReason;
 
 /// What would become of the VMs of nodes that are lost or drained.
@@ -21,7 +23,10 @@ pub struct WhatIf {
     /// Every VM on those nodes but those being deleted: those that fit in the order they would be placed, then
     /// those that do not.
     pub vms: Vec<Move>,
-    /// How many of them would find a host.
+    /// VMs that wait already and take part, in the order of the queue.
+    #[serde(default)]
+    pub waiting: Vec<Planned>,
+    /// How many of `vms` would find a host.
     pub fits: u64,
     /// How many would not.
     pub stranded: u64,
@@ -38,8 +43,45 @@ pub struct Move {
     pub from: String,
     /// Where it would go; null when no host fits.
     pub to: Option<String>,
+    /// Whether that happens by itself, since it fails over. Otherwise it stays with its node until somebody moves
+    /// it, and this is where it would go then.
+    #[serde(default)]
+    pub by_itself: bool,
     /// Why each host would refuse it; empty when one fits.
     pub refusals: Vec<HostReason>,
+}
+
+/// Whether the cluster could lose any one node and still hold its failover VMs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NPlusOneVerdict {
+    /// What the scheduler's policy makes of it when a failover VM is created.
+    pub policy: NPlusOne,
+    pub holds: bool,
+    /// A sentence that sums it up.
+    pub summary: String,
+    /// How many failover VMs there are.
+    pub vms: u64,
+    /// Names of those that fit nowhere even with every node there.
+    pub waiting: Vec<String>,
+    /// The nodes it could not do without.
+    pub losses: Vec<NodeLoss>,
+    /// What does not hold, for people; empty when all does.
+    pub sentences: Vec<String>,
+    /// Revision of the state it was worked out from.
+    pub revision: u64,
+}
+
+/// A node whose loss would leave failover VMs without a host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NodeLoss {
+    pub node: String,
+    pub node_id: u64,
+    /// How many failover VMs it has.
+    pub vms: u64,
+    /// Names of those that would fit nowhere.
+    pub stuck: Vec<String>,
+    /// What these claim together, by resource class.
+    pub missing: BTreeMap<String, u64>,
 }
 
 /// Which nodes would take a VM of a flavor now.

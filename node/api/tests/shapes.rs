@@ -391,6 +391,7 @@ fn aggregates_groups_policy_quota_and_questions() {
         reserve_after_s: 30,
         n_plus_one: NPlusOne::Warn,
         preemption: false,
+        warnings: vec![],
         known_filters: BTreeMap::from([("ComputeStatus".to_owned(), true)]),
         known_weighers: BTreeMap::from([("Ram".to_owned(), 1.0)]),
         required_filters: vec!["ComputeStatus".to_owned()],
@@ -404,6 +405,7 @@ fn aggregates_groups_policy_quota_and_questions() {
         vm_id: id(1),
         from: "n1".to_owned(),
         to: Some("n2".to_owned()),
+        by_itself: true,
         refusals: vec![],
     };
     let what_if = WhatIf {
@@ -411,6 +413,7 @@ fn aggregates_groups_policy_quota_and_questions() {
         drain: vec![],
         summary: "all 1 VMs would fit elsewhere".to_owned(),
         vms: vec![moved],
+        waiting: vec![Planned { vm: "late".to_owned(), node: None }],
         fits: 1,
         stranded: 0,
         revision: 9,

@@ -8,12 +8,12 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::answer::Answer;
-use super::convert;
 use super::extract::{Change, NoBody, Query};
 use super::openapi::{MatchHeader, WriteHeaders};
 use super::problem::Result;
 use super::read::Snapshot;
 use super::write::{Basis, Intent, perform};
+use super::{convert, n_plus_one};
 use crate::app::Shared;
 
 pub fn routes() -> OpenApiRouter<Shared> {
@@ -25,7 +25,8 @@ pub fn routes() -> OpenApiRouter<Shared> {
     responses((status = 200, body = SchedulerPolicy)))]
 async fn show(State(app): State<Shared>, Query(query): Query<ReadQuery>) -> Result<Answer<SchedulerPolicy>> {
     let snapshot = Snapshot::take(&app.raft, query.consistency).await?;
-    let policy = convert::policy(&snapshot.state().scheduler);
+    let mut policy = convert::policy(&snapshot.state().scheduler);
+    policy.warnings = n_plus_one::warnings(snapshot.published()).await?;
     let revision = policy.revision;
     Ok(Answer::read(&snapshot, policy).etag(revision))
 }

@@ -15,8 +15,8 @@ use super::extract::{Change, Query};
 use super::openapi::WriteHeaders;
 use super::problem::{Failure, Result};
 use super::read::Snapshot;
-use super::write::{Accepted, Basis, perform};
-use super::{PROJECT, convert, dry_run};
+use super::write::{Accepted, Basis, Intent, perform};
+use super::{PROJECT, convert, dry_run, n_plus_one};
 use crate::app::Shared;
 
 /// Create a VM, or `count` of them. The answer comes once the records are durable; the VMs are then in BUILD.
@@ -41,19 +41,37 @@ pub async fn create(
         return Ok(Answer::read(&snapshot, explanation).into_response());
     }
     let build = |state: &Model| to_command(state, &ids, &names, &body);
+    let warnings = admit(&app, &intent, build).await?;
     let accepted = perform(&app.raft, &intent, Basis::of_all(named(&body)), build).await?;
     match &accepted.done.outcome {
         Outcome::Vm(id) => {
             let vm = one(&accepted, *id).ok_or_else(|| Failure::gone(Kind::Vm, &accepted))?;
+            let vm = Vm { warnings, ..vm };
             let (location, revision) = (format!("/v1/vms/{}", vm.id), vm.revision);
             let answer = Answer::accepted(StatusCode::ACCEPTED, &accepted, vm);
             Ok(answer.location(location).etag(revision).into_response())
         }
         Outcome::Vms { created, refused } => {
-            let created = many(&accepted, created, refused, &names);
+            let created = CreatedVms { warnings, ..many(&accepted, created, refused, &names) };
             Ok(Answer::accepted(StatusCode::ACCEPTED, &accepted, created).into_response())
         }
         _ => Err(Failure::unexpected(&accepted)),
+    }
+}
+
+/// What N+1 says to it; nothing to a request that was answered before. One that cannot be built from this
+/// node's own state is asked about when it is.
+async fn admit(
+    app: &Shared,
+    intent: &Intent,
+    build: impl Fn(&Model) -> Result<Command>,
+) -> Result<Vec<String>> {
+    let published = app.raft.state();
+    match build(&published.state) {
+        Ok(command) if intent.answered(&published.state).is_ok_and(|before| before.is_none()) => {
+            n_plus_one::admit(app, command).await
+        }
+        _ => Ok(Vec::new()),
     }
 }
 

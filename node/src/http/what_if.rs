@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use axum::extract::{FromRequestParts, State};
 use axum::http::request::Parts;
-use holm_api::{Code, Move, ReadQuery, WhatIf};
+use holm_api::{Code, Move, Planned, ReadQuery, WhatIf};
 use holm_model::reply::Kind;
 use holm_model::{NodeId, State as Model};
 use utoipa_axum::router::OpenApiRouter;
@@ -92,6 +92,7 @@ fn answer(state: &Model, lose: &[NodeId], drain: &[NodeId]) -> WhatIf {
         vm_id: moved.vm.0,
         from: convert::node_name(state, moved.from),
         to: Some(convert::node_name(state, moved.to)),
+        by_itself: moved.by_itself,
         refusals: Vec::new(),
     });
     let stuck = foreseen.stuck.iter().map(|stuck| Move {
@@ -99,7 +100,12 @@ fn answer(state: &Model, lose: &[NodeId], drain: &[NodeId]) -> WhatIf {
         vm_id: stuck.vm.0,
         from: convert::node_name(state, stuck.from),
         to: None,
+        by_itself: stuck.by_itself,
         refusals: stuck.refusals.iter().map(|reason| convert::host_reason(state, reason)).collect(),
+    });
+    let waiting = foreseen.waiting.iter().map(|waiting| Planned {
+        vm: waiting.name.clone(),
+        node: waiting.to.map(|node| convert::node_name(state, node)),
     });
     let names = |ids: &[NodeId]| ids.iter().map(|id| convert::node_name(state, *id)).collect();
     let (fits, stranded) = (foreseen.moves.len() as u64, foreseen.stuck.len() as u64);
@@ -108,6 +114,7 @@ fn answer(state: &Model, lose: &[NodeId], drain: &[NodeId]) -> WhatIf {
         drain: names(drain),
         summary: summary(fits, stranded),
         vms: moved.chain(stuck).collect(),
+        waiting: waiting.collect(),
         fits,
         stranded,
         revision: state.revision.0,

@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use holm_api::{Checkpoint, Cluster, Health, ListQuery, Node, Timestamp, Vm, VmListQuery, VmStatus};
+use holm_api::{
+    Checkpoint, Cluster, Health, ListQuery, Node, SchedulerPolicy, Timestamp, Vm, VmListQuery, VmStatus,
+};
 use tokio::time::sleep;
 
 use crate::client::{Client, Endpoint, health};
@@ -31,6 +33,8 @@ pub struct Seen {
     pub checkpoints: Vec<Checkpoint>,
     /// Their names.
     pub vms_in_error: Vec<String>,
+    /// What the scheduler's policy warns of.
+    pub warnings: Vec<String>,
 }
 
 /// One node's own word.
@@ -61,6 +65,7 @@ pub async fn all(client: &Client) -> Result<Seen, Error> {
         answers: Vec::new(),
         checkpoints: Vec::new(),
         vms_in_error: Vec::new(),
+        warnings: Vec::new(),
     };
     // A node takes as long to say that it has no leader; asking again would tell nothing new.
     let once = Client::new(client.endpoints().to_vec()).with_patience(LIMIT);
@@ -83,6 +88,10 @@ pub async fn all(client: &Client) -> Result<Seen, Error> {
     };
     let vms: Vec<Vm> = client.list("/v1/vms", &in_error).await.unwrap_or_default();
     seen.vms_in_error = vms.into_iter().map(|vm| vm.name).collect();
+    if seen.quorum.is_ok() {
+        let policy = client.get::<SchedulerPolicy>("/v1/scheduler").await;
+        seen.warnings = policy.map(|policy| policy.warnings).unwrap_or_default();
+    }
     seen.answers =
         join_all(seen.nodes.iter().map(|node| async { (node.name.clone(), ask(node).await) })).await;
     let reachable: Vec<_> = seen

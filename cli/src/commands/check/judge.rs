@@ -24,6 +24,8 @@ pub fn all(seen: &Seen) -> Vec<Finding> {
     findings.extend(conditions(seen));
     findings.push(vms(seen));
     findings
+        .extend(seen.warnings.iter().map(|warning| Finding::new("scheduler", Level::Note, warning.clone())));
+    findings
 }
 
 /// One `ok` for all, or one finding for each that is not.

@@ -61,6 +61,7 @@ fn healthy() -> Seen {
         nodes: (1..).zip(names).map(|(id, name)| node(id, name)).collect(),
         answers: names.iter().map(|name| ((*name).to_owned(), Ok(answer(name)))).collect(),
         checkpoints: names.iter().map(|name| checkpoint(name, 20, "ab")).collect(),
+        warnings: vec![],
         vms_in_error: Vec::new(),
     }
 }
@@ -101,6 +102,16 @@ fn a_node_that_does_not_answer_costs_the_spare() {
     seen.endpoints.push(("http://10.0.0.3:7460".into(), Err("connection refused".into())));
     let wrong: Vec<_> = all(&seen).into_iter().filter(|finding| finding.level == Level::Wrong).collect();
     assert_eq!(wrong.len(), 1, "one cause is one thing wrong: {wrong:#?}");
+}
+
+#[test]
+fn what_the_scheduler_warns_of_is_noted() {
+    let mut seen = healthy();
+    let warning = "N+1: without node `n1`, 1 of its 3 failover VMs would fit nowhere";
+    seen.warnings = vec![warning.into()];
+    let findings = all(&seen);
+    let last = findings.last().unwrap();
+    assert_eq!((last.check, last.level, last.message.as_str()), ("scheduler", Level::Note, warning));
 }
 
 #[test]

@@ -1,12 +1,16 @@
 //! `holm cluster what-if`
 
-use holm_api::{ReadQuery, WhatIf};
+use holm_api::{NPlusOneVerdict, ReadQuery, WhatIf};
 
 use crate::client::path;
 use crate::commands::Context;
 use crate::error::Error;
 
 pub async fn run(cx: &Context, lose: &[String], drain: &[String]) -> Result<(), Error> {
+    if lose.is_empty() && drain.is_empty() {
+        let verdict: NPlusOneVerdict = cx.client.get("/v1/n-plus-one").await?;
+        return cx.output.one(&verdict);
+    }
     let named = |key: &'static str, nodes: &'_ [String]| -> Vec<(&'static str, String)> {
         nodes.iter().map(|node| (key, node.clone())).collect()
     };

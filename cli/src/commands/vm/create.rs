@@ -12,7 +12,7 @@ use crate::args::vm::{Create, OnNoHost as Typed};
 use crate::client::path;
 use crate::commands::Context;
 use crate::error::Error;
-use crate::output::text;
+use crate::output::{self, text};
 
 const TARGET: &str = "/v1/vms";
 
@@ -31,6 +31,7 @@ pub async fn run(cx: &Context, typed: Create) -> Result<(), Error> {
         return many(cx, created, start, limit).await;
     }
     let vm: Vm = cx.client.write(Method::POST, TARGET, &body, &look).await?;
+    warn(&vm.warnings);
     let Some(limit) = limit else {
         return cx.output.done(&vm, &format!("VM {} accepted ({})", vm.name, vm.status));
     };
@@ -80,6 +81,7 @@ async fn many(
     start: Instant,
     limit: Option<Duration>,
 ) -> Result<(), Error> {
+    warn(&created.warnings);
     let mut failed = refusals(&created);
     let mut ended = Vec::with_capacity(created.items.len());
     let mut limit = limit;
@@ -106,6 +108,11 @@ async fn many(
     }
     cx.output.list(&ended)?;
     failed.map_or(Ok(()), Err)
+}
+
+/// On stderr, so that what is printed stays the record.
+fn warn(warnings: &[String]) {
+    warnings.iter().for_each(|warning| output::note(&format!("warning: {warning}")));
 }
 
 /// What of the batch was not created, if anything.

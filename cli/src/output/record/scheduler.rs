@@ -41,6 +41,7 @@ impl Record for SchedulerPolicy {
             field("Isolated nodes", self.isolated_nodes.join(", ")),
             field("Host kept after", keeps(self.reserve_after_s)),
             field("N+1", n_plus_one(self.n_plus_one)),
+            field("Warnings", self.warnings.join("\n")),
             field("Preemption", if self.preemption { "on" } else { "off" }),
             field("Revision", self.revision),
         ]);

@@ -1,7 +1,7 @@
-//! What would become of VMs, as people see it: where each would go, then those that would fit nowhere, with
-//! every node's reason.
+//! Answers to questions without effect, as people see them: what would become of VMs, whether the cluster could
+//! lose a node, which nodes would take a flavor.
 
-use holm_api::{Move, WhatIf};
+use holm_api::{AllocationCandidates, Move, NPlusOne, NPlusOneVerdict, WhatIf};
 
 use super::vm::hosts;
 use super::{Record, field};
@@ -27,17 +27,94 @@ impl Record for WhatIf {
             field("Revision", self.revision),
         ]);
         if !self.vms.is_empty() {
-            let mut moves = Table::new(&["VM", "FROM", "TO"]);
+            let mut moves = Table::new(&["VM", "FROM", "TO", "HOW"]);
             for moved in &self.vms {
                 let to = moved.to.clone().unwrap_or_else(|| "nowhere".into());
-                moves.row(vec![moved.vm.clone(), moved.from.clone(), to]);
+                let how = if moved.by_itself { "fails over" } else { "when somebody moves it" };
+                moves.row(vec![moved.vm.clone(), moved.from.clone(), to, how.into()]);
             }
             text += &format!("\n{}", moves.render());
+        }
+        if !self.waiting.is_empty() {
+            let mut waiting = Table::new(&["WAITS ALREADY", "WOULD GO TO"]);
+            for one in &self.waiting {
+                waiting.row(vec![one.vm.clone(), one.node.clone().unwrap_or_else(|| "nowhere".into())]);
+            }
+            text += &format!("\n{}", waiting.render());
         }
         for moved in self.vms.iter().filter(|moved| moved.to.is_none()) {
             text += &format!("\n{} would fit nowhere:\n{}", moved.vm, indented(moved));
         }
         text
+    }
+}
+
+impl Record for NPlusOneVerdict {
+    const COLUMNS: &'static [&'static str] = &["HOLDS", "FAILOVER VMS", "SUMMARY"];
+
+    fn name(&self) -> String {
+        "n-plus-one".into()
+    }
+
+    fn row(&self, _now: Now) -> Vec<String> {
+        vec![self.holds.to_string(), self.vms.to_string(), self.summary.clone()]
+    }
+
+    fn detail(&self, _now: Now) -> String {
+        let policy = match self.policy {
+            NPlusOne::Off => "off",
+            NPlusOne::Warn => "warn",
+            NPlusOne::Refuse => "refuse",
+        };
+        let fields = table::fields(&[
+            field("N+1", if self.holds { "holds" } else { "does not hold" }),
+            field("Summary", &self.summary),
+            field("Policy", policy),
+            field("Failover VMs", self.vms),
+            field("Fit nowhere now", self.waiting.join(", ")),
+            field("Revision", self.revision),
+        ]);
+        let mut losses = Table::new(&["WITHOUT", "FIT NOWHERE", "MISSING"]);
+        for loss in &self.losses {
+            let missing: Vec<_> = loss.missing.iter().map(|(class, n)| format!("{n} {class}")).collect();
+            let stuck = format!("{} of {}: {}", loss.stuck.len(), loss.vms, loss.stuck.join(", "));
+            losses.row(vec![loss.node.clone(), stuck, missing.join(", ")]);
+        }
+        if self.losses.is_empty() { fields } else { format!("{fields}\n{}", losses.render()) }
+    }
+}
+
+impl Record for AllocationCandidates {
+    const COLUMNS: &'static [&'static str] = &["FLAVOR", "CANDIDATES"];
+
+    fn name(&self) -> String {
+        self.flavor.clone()
+    }
+
+    fn row(&self, _now: Now) -> Vec<String> {
+        let nodes: Vec<_> = self.candidates.iter().map(|candidate| candidate.node.as_str()).collect();
+        vec![self.flavor.clone(), nodes.join(", ")]
+    }
+
+    fn detail(&self, _now: Now) -> String {
+        let amounts = |amounts: &std::collections::BTreeMap<String, u64>| {
+            amounts.iter().map(|(class, n)| format!("{class} {n}")).collect::<Vec<_>>().join(", ")
+        };
+        let fields = table::fields(&[
+            field("Flavor", &self.flavor),
+            field("A VM claims", amounts(&self.claim)),
+            field("Revision", self.revision),
+        ]);
+        let mut nodes = Table::new(&["NODE", "FITS", "SCORE", "FREE, OR WHY NOT"]);
+        for one in &self.candidates {
+            let score = format!("{:.3}", one.score);
+            nodes.row(vec![one.node.clone(), one.count.to_string(), score, amounts(&one.free)]);
+        }
+        for refusal in &self.refusals {
+            let why = format!("{}: {}", refusal.by, refusal.message);
+            nodes.row(vec![refusal.node.clone(), "0".into(), String::new(), why]);
+        }
+        format!("{fields}\n{}", nodes.render())
     }
 }
 

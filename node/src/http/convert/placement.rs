@@ -273,16 +273,21 @@ pub fn policy(policy: &model::policy::SchedulerPolicy) -> api::SchedulerPolicy {
         isolated_images: policy.isolated_images.clone(),
         isolated_nodes: policy.isolated_nodes.clone(),
         reserve_after_s: policy.reserve_after_s,
-        n_plus_one: match policy.n_plus_one {
-            NPlusOne::Off => api::NPlusOne::Off,
-            NPlusOne::Warn => api::NPlusOne::Warn,
-            NPlusOne::Refuse => api::NPlusOne::Refuse,
-        },
+        n_plus_one: n_plus_one(policy.n_plus_one),
         preemption: policy.preemption,
         known_filters: FILTERS.iter().map(|(name, on)| ((*name).to_owned(), *on)).collect(),
         known_weighers: WEIGHERS.iter().map(|(name, by)| ((*name).to_owned(), decimal(*by))).collect(),
         required_filters: REQUIRED.iter().map(|name| (*name).to_owned()).collect(),
+        warnings: Vec::new(),
         revision: policy.revision.0,
+    }
+}
+
+pub fn n_plus_one(asked: NPlusOne) -> api::NPlusOne {
+    match asked {
+        NPlusOne::Off => api::NPlusOne::Off,
+        NPlusOne::Warn => api::NPlusOne::Warn,
+        NPlusOne::Refuse => api::NPlusOne::Refuse,
     }
 }
 
