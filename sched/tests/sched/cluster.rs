@@ -177,11 +177,6 @@ impl Cluster {
         }));
     }
 
-    pub fn uncordon(&mut self, n: u64) {
-        let (node, enabled) = (NodeId(n), true);
-        self.done(Command::SetNodeEnabled(SetNodeEnabled { node, enabled, reason: None, expected: None }));
-    }
-
     /// A waiting VM.
     pub fn vm(&mut self, size: Size) -> VmId {
         self.vm_with(size, None, OnNoHost::Queue)
