@@ -205,7 +205,7 @@ fn node(n: u64) -> Node {
             capabilities: BTreeMap::new(),
             traits: BTreeSet::new(),
             load_thousandths: n % 7 * 100,
-            orphans: BTreeMap::new(),
+            orphans: Default::default(),
         }),
         report_sequence: 1,
         past_boots: Vec::new(),
