@@ -32,8 +32,7 @@ pub fn main() -> ExitCode {
 
 /// Single-threaded too, so that nothing of it waits for anything but the next look.
 fn watchdog(args: Watchdog) -> Result<()> {
-    let settings =
-        watchdog::Settings { device: args.device, run_dir: args.run_dir, timeout_s: args.timeout };
+    let settings = watchdog::Settings { device: args.device, run_dir: args.run_dir, timeout_s: args.timeout };
     Ok(watchdog::run(&settings, |line| eprintln!("holmd: {line}"))?)
 }
 

@@ -101,7 +101,10 @@ async fn log(
 fn refused(error: hypervisor::Error) -> Failure {
     let detail = crate::app::chain(&error);
     match error {
-        hypervisor::Error::NotHere | hypervisor::Error::Refused(_) | hypervisor::Error::BuildFailed(_) => {
+        hypervisor::Error::NotHere
+        | hypervisor::Error::Refused(_)
+        | hypervisor::Error::NoLease(_)
+        | hypervisor::Error::BuildFailed(_) => {
             Failure::new(Code::WrongState, detail).hint("a console is there while the VM runs")
         }
         hypervisor::Error::Unknown(_) => Failure::new(Code::Unavailable, detail).hint("try again"),
