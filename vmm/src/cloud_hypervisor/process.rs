@@ -36,7 +36,8 @@ pub struct Finder {
     known: Mutex<Option<(FileIdentity, Binary)>>,
 }
 
-/// Device, inode, size and modification time: changes with every upgrade.
+/// Device, inode, size, and when the file or its attributes changed: another one with every upgrade, and with
+/// privileges given to the file.
 type FileIdentity = (u64, u64, u64, i64, i64);
 
 impl Finder {
@@ -44,7 +45,7 @@ impl Finder {
     pub async fn find(&self, configured: Option<&Path>) -> Result<Binary, String> {
         let identity = || {
             let meta = configured.map(Path::to_owned).or_else(on_path)?.metadata().ok()?;
-            Some((meta.dev(), meta.ino(), meta.size(), meta.mtime(), meta.mtime_nsec()))
+            Some((meta.dev(), meta.ino(), meta.size(), meta.ctime(), meta.ctime_nsec()))
         };
         let before = identity();
         let known = self.known.lock().unwrap_or_else(|e| e.into_inner()).clone();
@@ -106,7 +107,14 @@ fn check_file(path: &Path) -> Result<(), String> {
     if !meta.is_file() || meta.permissions().mode() & 0o111 == 0 {
         return Err(format!("{shown} is not an executable file: correct the path or its mode"));
     }
-    if meta.mode() & 0o6000 != 0 {
+    check_privileges(path)
+}
+
+/// Part of [`check_file`] that the shim looks at once more: the file may have changed since.
+fn check_privileges(path: &Path) -> Result<(), String> {
+    let shown = path.display();
+    let mode = path.metadata().map_err(|e| format!("{shown} cannot be used: {e}"))?.mode();
+    if mode & 0o6000 != 0 {
         return Err(format!("{shown} has a set-id bit, so it could outlive its shim: chmod ug-s it"));
     }
     let c_path = std::ffi::CString::new(path.as_os_str().as_bytes())
@@ -171,6 +179,7 @@ impl Vmm {
     /// Forks one. It dies with this process: the caller must be the main thread of the shim, because the
     /// parent-death signal fires when the forking *thread* ends.
     pub fn launch(launch: Launch<'_>) -> io::Result<Self> {
+        check_privileges(launch.binary).map_err(io::Error::other)?;
         let inherited = [launch.api.as_raw_fd(), launch.events.as_raw_fd(), launch.lock.as_raw_fd()];
         let mut command = Command::new(launch.binary);
         command
@@ -294,6 +303,54 @@ fn prepare_child(shim: libc::pid_t, inherited: &[i32], identity: Option<&Identit
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn program(dir: &Path) -> PathBuf {
+        let path = dir.join("vmm");
+        std::fs::write(&path, "#!/bin/sh\necho cloud-hypervisor v53.0.0\n").expect("written");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("mode");
+        path
+    }
+
+    #[tokio::test]
+    async fn privileges_that_a_binary_is_given_later_are_noticed() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let path = program(dir.path());
+        let finder = Finder::default();
+        finder.find(Some(&path)).await.expect("usable");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o4755)).expect("mode");
+        let refused = finder.find(Some(&path)).await.expect_err("set-id");
+        assert!(refused.contains("set-id bit") && refused.contains("chmod ug-s"), "{refused}");
+        assert_eq!(check_privileges(&path), Err(refused), "the shim looks too");
+    }
+
+    #[tokio::test]
+    async fn a_binary_with_file_capabilities_is_refused() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let path = program(dir.path());
+        let finder = Finder::default();
+        finder.find(Some(&path)).await.expect("usable");
+        // Version 2, effective, CAP_NET_ADMIN permitted.
+        let mut capability = [0u8; 20];
+        capability[..8].copy_from_slice(&[1, 0, 0, 2, 0, 0x10, 0, 0]);
+        let c_path = std::ffi::CString::new(path.as_os_str().as_bytes()).expect("no NUL");
+        // SAFETY: both strings end in NUL, and the buffer is as long as it says.
+        let set = unsafe {
+            let (name, value) = (c"security.capability".as_ptr(), capability.as_ptr().cast());
+            libc::setxattr(c_path.as_ptr(), name, value, capability.len(), 0)
+        };
+        if set < 0 {
+            let why = io::Error::last_os_error();
+            // Past libtest's capture, which hides what passing tests print.
+            drop(io::Write::write_fmt(
+                &mut io::stderr(),
+                format_args!("SKIPPED: file capabilities: they cannot be given here: {why}\n"),
+            ));
+            return;
+        }
+        let refused = finder.find(Some(&path)).await.expect_err("capabilities");
+        assert!(refused.contains("setcap -r"), "{refused}");
+        assert_eq!(check_privileges(&path), Err(refused), "the shim looks too");
+    }
 
     #[test]
     fn versions_compare_by_number() {
