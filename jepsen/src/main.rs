@@ -11,7 +11,7 @@ use holm_jepsen::harness::cluster::isolation_missing;
 use holm_jepsen::matrix::{self, Profile};
 use holm_jepsen::mutants;
 use holm_jepsen::nemesis::{Extent, Nemesis};
-use holm_jepsen::report::Report;
+use holm_jepsen::report::{Report, serve};
 use holm_jepsen::run::{self, Options, Test, Trouble};
 
 /// Real daemons, real faults, and checkers that do not take the daemon's word.
@@ -34,6 +34,25 @@ enum Command {
     Check {
         /// The run's folder.
         folder: PathBuf,
+    },
+    /// Run again what a run's folder says, with the same choices.
+    Replay {
+        /// The run's folder.
+        folder: PathBuf,
+    },
+    /// Find the fewest faults under which a run's seed still breaks a rule.
+    Shrink {
+        /// The run's folder.
+        folder: PathBuf,
+    },
+    /// Show runs in a browser, on this host only.
+    Serve {
+        /// Where the runs' folders are.
+        #[arg(long, default_value = "target/jepsen", value_name = "DIR")]
+        store: PathBuf,
+        /// 0 takes any.
+        #[arg(long, default_value_t = 7480)]
+        port: u16,
     },
 }
 
@@ -128,6 +147,18 @@ async fn perform(command: Command) -> ExitCode {
         }
         Command::Mutants(args) => match mutants::run(&args.only, some(args.seed), &args.store).await {
             Ok(all_found) => ExitCode::from(u8::from(!all_found)),
+            Err(error) => failed(&error),
+        },
+        Command::Serve { store, port } => match serve::run(&store, port).await {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => failed(&error),
+        },
+        Command::Replay { folder } => match run::replay(&folder).await {
+            Ok(report) => told(&report),
+            Err(error) => failed(&error),
+        },
+        Command::Shrink { folder } => match run::shrink(&folder).await {
+            Ok(report) => told(&report),
             Err(error) => failed(&error),
         },
         Command::Check { folder } => match run::check(&folder) {

@@ -48,7 +48,7 @@ fn all() -> Vec<Mutant> {
     let own = |of: Mutant| Mutant { nemesis: None, ..of };
     vec![
         mutant("skip-fsync", "nothing is made durable", Register, PowerAll, 2),
-        mutant("whole-values", "long values unsplit in the store", Register, PowerAll, 4),
+        mutant("whole-values", "long values unsplit in the store", Limits, PowerAll, 4),
         own(mutant("recreate-store", "a lost store begins anew under its old node id", Wiped, Kill, 1)),
         snapshots(mutant("forget-window", "no dedup window in snapshots", VmLifecycle, Kill, 6)),
         snapshots(mutant(

@@ -1,5 +1,14 @@
 //! What a run was worth: a table of verdicts for people, the same as JSON, and how to do it again.
 
+mod charts;
+pub mod edn;
+mod page;
+mod series;
+pub mod serve;
+mod svg;
+mod timeline;
+mod vms;
+
 use std::fmt;
 use std::path::PathBuf;
 
@@ -39,12 +48,13 @@ impl Report {
         !self.verdicts.is_empty() && self.verdicts.iter().all(Verdict::is_valid)
     }
 
-    /// Writes it into the run's folder, as JSON.
+    /// Writes it into the run's folder: as JSON, and as pages.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// When a file cannot be read or written.
     pub fn write(&self) -> anyhow::Result<()> {
-        Ok(std::fs::write(self.store.join("report.json"), serde_json::to_string_pretty(self)?)?)
+        std::fs::write(self.store.join("report.json"), serde_json::to_string_pretty(self)?)?;
+        page::write(self)
     }
 
     /// Checkers that found a rule broken.
@@ -76,7 +86,7 @@ impl fmt::Display for Report {
             writeln!(f, "  {figure}")?;
         }
         let word = if self.is_valid() { "valid" } else { "NOT valid" };
-        writeln!(f, "  {word}; history and logs: {}", self.store.display())?;
+        writeln!(f, "  {word}; report: {}", self.store.join("index.html").display())?;
         if !self.is_valid() {
             writeln!(f, "  again: {}", self.command)?;
         }

@@ -2,6 +2,7 @@
 //! judged, the cluster is healed before it is looked at, and whatever happens the logs are kept. What there is
 //! to judge is written down first and judged from there, so that a verdict can be found again offline.
 
+mod again;
 mod append;
 mod catch_up;
 mod limits;
@@ -22,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+pub use self::again::{replay, shrink};
 pub use self::stored::check;
 use crate::checker::{Finding, Verdict};
 use crate::harness::{Cluster, Hypervisor, Setup};
@@ -101,6 +103,12 @@ pub struct Parameters {
     pub hypervisor: String,
     /// Whether nodes had networks and disks of their own.
     pub isolated: bool,
+    /// Other faults than the test's own.
+    pub nemesis: Option<String>,
+    /// How long it was to go on, where that was not a number of faults.
+    pub seconds: Option<u64>,
+    /// Bugs the daemons had.
+    pub plant: Option<String>,
 }
 
 /// Trouble other than the test's own.
@@ -241,6 +249,12 @@ fn parameters(test: Test, options: &Options, trouble: Option<Trouble>) -> Parame
         nodes: options.nodes,
         hypervisor: hypervisor.to_owned(),
         isolated: trouble.is_some() || test.is_isolated(),
+        nemesis: trouble.map(|trouble| trouble.nemesis.name()),
+        seconds: trouble.and_then(|trouble| match trouble.extent {
+            Extent::Seconds(seconds) => Some(seconds),
+            Extent::Rounds(_) => None,
+        }),
+        plant: options.plant.clone(),
     }
 }
 

@@ -69,6 +69,8 @@ pub(super) async fn run(running: &mut Running) -> Result<Evidence> {
         let rng = seed::stream(running.options.seed, "client", index);
         clients.spawn(burst::client((index, CLIENTS), running.targets(), log.clone(), rng, stop.clone()));
     }
+    let rng = seed::stream(running.options.seed, "crowd", 0);
+    clients.spawn(burst::crowd(running.targets(), rng, stop.clone()));
     let happened = running.endure(OwnFaults::Kills, clients, stop).await?;
 
     running.cluster.wait_whole().await?;

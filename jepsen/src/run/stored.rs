@@ -58,11 +58,20 @@ pub fn check(folder: &Path) -> Result<Report> {
     })
 }
 
+/// What the run in `folder` was asked for.
+pub(super) fn parameters(folder: &Path) -> Result<Parameters> {
+    first(&stored::lines(&folder.join(HISTORY))?)
+}
+
+fn first(lines: &[Line]) -> Result<Parameters> {
+    let first = lines.first().context("the history is empty")?;
+    serde_json::from_value(Value::Object(first.body.clone()))
+        .context("the history does not begin with the parameters of a run")
+}
+
 pub(super) fn judge(folder: &Path) -> Result<(Parameters, Judged)> {
     let lines = stored::lines(&folder.join(HISTORY))?;
-    let first = lines.first().context("the history is empty")?;
-    let parameters: Parameters = serde_json::from_value(Value::Object(first.body.clone()))
-        .context("the history does not begin with the parameters of a run")?;
+    let parameters = first(&lines)?;
     let test = Test::from_str(&parameters.test, false)
         .map_err(|_| anyhow::anyhow!("there is no test `{}`", parameters.test))?;
     let file = folder.join(EVIDENCE);

@@ -17,6 +17,9 @@ use crate::history::Outcome;
 pub const FLAVOR: &str = "large";
 const THINK_MS: u64 = 60;
 const ATTEMPTS: usize = 4;
+/// VMs in a crowd, and the pause after one.
+const CROWD: u32 = 150;
+const CROWD_THINK_MS: u64 = 1_000;
 /// Clients act together at each beat of this clock.
 const BEAT: Duration = Duration::from_millis(400);
 
@@ -57,6 +60,30 @@ pub async fn client(
             }
             _ => {}
         }
+    }
+}
+
+/// Asks now and then for a whole crowd of VMs in one request, all or none: it is always refused, for the quota is far
+/// smaller, yet it goes through the log as an entry of hundreds of kilobytes.
+pub async fn crowd(targets: Vec<Target>, mut rng: StdRng, stop: CancellationToken) {
+    let mut nodes = Nodes::new(&targets);
+    for number in 0_u64.. {
+        if stop.is_cancelled() {
+            return;
+        }
+        let cmdline = Some(format!("{number:0>2000}"));
+        let name = format!("crowd-{number}");
+        let body = CreateVm {
+            count: Some(CROWD),
+            atomic: Some(true),
+            cmdline,
+            flavor: FLAVOR.to_owned(),
+            ..tiny_vm(&name, IMAGE)
+        };
+        let (_, client) = nodes.pick(&mut rng);
+        // What became of it is told by the event stream, should it ever come to be.
+        let _ = client.raw(Request::post("/v1/vms", &body).key(&name).limit(patience(&mut rng))).await;
+        think(&mut rng, CROWD_THINK_MS).await;
     }
 }
 
