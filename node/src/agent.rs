@@ -3,9 +3,14 @@
 
 pub mod adopt;
 pub mod execute;
+pub mod fence;
 pub mod host_facts;
 pub mod images;
 pub mod node_report;
+pub mod orphans;
 pub mod plan;
 pub mod report;
+mod start;
+pub mod start_order;
 pub mod vms;
+mod worker;

@@ -4,8 +4,12 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use holm_model::State;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+
+use crate::agent::orphans::Orphans;
+use crate::lease::Current;
 
 /// Made once, by the wiring.
 pub struct App {
@@ -13,6 +17,9 @@ pub struct App {
     pub hypervisor: Arc<dyn holm_vmm::hypervisor::Hypervisor>,
     pub images: Arc<holm_vmm::image_store::ImageStore>,
     pub started_at: std::time::Instant,
+    /// This node's lease, kept by its keeper.
+    pub lease: Current,
+    pub orphans: Orphans,
     /// Cancelled when the daemon stops: answers without an end are ended then.
     pub stopping: CancellationToken,
     caught_up: watch::Sender<bool>,
@@ -35,6 +42,8 @@ impl App {
             hypervisor,
             images,
             started_at: std::time::Instant::now(),
+            lease: Current::new(run_dir),
+            orphans: Orphans::default(),
             stopping: CancellationToken::new(),
             caught_up: watch::Sender::new(false),
             hold: crate::guests::hold_file(run_dir),
@@ -59,6 +68,11 @@ impl App {
     /// Whether the guests of this host are held off for its shutdown.
     pub fn held(&self) -> bool {
         self.hold.exists()
+    }
+
+    /// Whether this node is fenced, as `state` says.
+    pub fn is_fenced(&self, state: &State) -> bool {
+        state.nodes.get(&self.raft.node_id()).is_some_and(|node| node.fence.is_some())
     }
 
     /// Whether the cluster said that this node is no longer a member.

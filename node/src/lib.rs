@@ -9,6 +9,7 @@ pub mod event_log;
 pub mod guests;
 pub mod http;
 pub mod leader;
+pub mod lease;
 pub mod lifecycle;
 pub mod listen;
 pub mod peer;

@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::agent::adopt;
+use crate::agent::fence;
 use crate::agent::host_facts::Cpu;
 use crate::agent::images::{self, Images};
 use crate::agent::node_report::{self, Here, vm_dir};
@@ -25,7 +26,7 @@ use crate::agent::vms;
 use crate::app::{App, Shared};
 use crate::cli::Run;
 use crate::config::{Config, HypervisorChoice};
-use crate::{event_log, http, leader, listen, systemd};
+use crate::{event_log, http, leader, lease, listen, systemd};
 
 /// `holmd run`: runs until SIGTERM or SIGINT.
 ///
@@ -246,6 +247,8 @@ fn start_agent(
     tasks.spawn(adopt::tell(app.clone()));
     tasks.spawn(vms::catch_up(app.clone(), stop.clone()));
     essential(tasks, stop, "node report", node_report::run(app.clone(), here, stop.clone()));
+    essential(tasks, stop, "lease", lease::keeper::run(app.clone(), boot_id, stop.clone()));
+    essential(tasks, stop, "fence", fence::run(app.clone(), boot_id, stop.clone()));
     essential(tasks, stop, "images", images::run(images.clone(), stop.clone()));
     essential(tasks, stop, "VMs", vms::run(app.clone(), images, boot_id, stop.clone()));
     Ok(())

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use holm_model::command::{Command, ReleaseCause, Released, VmReport};
-use holm_model::image::{Image, ImageKind};
-use holm_model::vm::{ObservedState, Vm, VmStatus, WantPower};
-use holm_model::{Epoch, ImageId, Reply, State, VmId};
-use holm_vmm::hypervisor::{Boot, DiskFormat, Error, StartSpec};
+use holm_model::vm::{ObservedState, VmStatus};
+use holm_model::{Epoch, Reply, VmId};
+use holm_vmm::hypervisor::Error;
 use tokio::sync::Semaphore;
 
 use super::images::{self, Images};
-use super::plan::Step;
+use super::plan::{Report, Step};
 use super::report::{Reporter, propose};
+use super::start::wanted;
 use crate::app::Shared;
 
 /// What a step needs.
@@ -63,15 +63,19 @@ impl Executor {
         let hypervisor = &self.app.hypervisor;
         match step {
             Step::Nothing | Step::Wait(_) => Ok(()),
-            Step::Report { epoch, run, state } => self.report(vm, *epoch, *run, state.clone()).await,
+            Step::Report(report) => self.report(vm, report.clone()).await,
             Step::Start { epoch, run, confirm } => self.start(vm, *epoch, *run, *confirm, memory).await,
             Step::Stop(mode) => Ok(hypervisor.stop(vm, *mode).await?),
+            Step::Bind { epoch, bound } => Ok(hypervisor.bind(vm, *epoch, *bound).await?),
+            Step::Arm(lease) => Ok(hypervisor.arm(vm, self.app.lease.of(*lease)).await?),
+            Step::Disarm => Ok(hypervisor.disarm(vm).await?),
             Step::Release(epoch) => Ok(hypervisor.release(vm, *epoch).await?),
             Step::GiveUp { epoch, run, reason } => self.give_up(vm, *epoch, *run, reason, memory).await,
             Step::FinishDelete(epoch) => {
                 hypervisor.delete_disks(vm).await?;
                 self.released(vm, *epoch, ReleaseCause::Deleted).await
             }
+            Step::FinishVacate(epoch) => self.released(vm, *epoch, ReleaseCause::Vacated).await,
             Step::GiveBack { epoch, reason } => {
                 let reason = memory.build_failure.clone().unwrap_or_else(|| reason.clone());
                 self.released(vm, *epoch, ReleaseCause::BuildFailed { reason }).await
@@ -80,9 +84,21 @@ impl Executor {
         }
     }
 
-    async fn report(&self, vm: VmId, epoch: Epoch, run: u64, state: ObservedState) -> Result<(), Failure> {
-        let report = VmReport { vm, epoch, run, state, armed_for: None, note: None };
+    async fn report(&self, vm: VmId, report: Report) -> Result<(), Failure> {
+        let Report { epoch, run, state, armed_for, note } = report;
+        let report = VmReport { vm, epoch, run, state, armed_for, note };
         if self.reporter.report(report).await { Ok(()) } else { Err(Failure::NotTaken) }
+    }
+
+    /// The same with nothing beside the state.
+    pub(super) async fn report_state(
+        &self,
+        vm: VmId,
+        epoch: Epoch,
+        run: u64,
+        state: ObservedState,
+    ) -> Result<(), Failure> {
+        self.report(vm, Report { epoch, run, state, armed_for: None, note: None }).await
     }
 
     async fn released(&self, vm: VmId, epoch: Epoch, cause: ReleaseCause) -> Result<(), Failure> {
@@ -94,54 +110,10 @@ impl Executor {
         }
     }
 
-    async fn start(
-        &self,
-        vm: VmId,
-        epoch: Epoch,
-        run: u64,
-        confirm: bool,
-        memory: &mut Memory,
-    ) -> Result<(), Failure> {
-        let published = if confirm {
-            // Nothing of it is here yet: only a current state may begin it (FENCING.md, rule 13).
-            let read = self.app.raft.read(super::report::PROPOSE_TIMEOUT).await;
-            read.map_err(|_| Failure::NotTaken)?
-        } else {
-            self.app.raft.state()
-        };
-        let Some(record) = wanted(&published.state, vm, epoch, run) else { return Ok(()) };
-        let booted = match self.boot(&published.state, record, epoch).await {
-            Ok(boot) => self.try_start(record, epoch, boot).await,
-            Err(NoBoot::Image(error)) if error.is_passing() && memory.is_patient() => {
-                // Seldom: each time it is told, the record changes, and its worker looks again at once.
-                if memory.may_tell() {
-                    let step = format!("waiting for its image: {}", crate::app::chain(&error));
-                    let state = ObservedState::Progress { step };
-                    self.reporter.report(VmReport { vm, epoch, run, state, armed_for: None, note: None }).await;
-                }
-                return Err(Failure::Image(error));
-            }
-            Err(no_boot) => Err(Error::BuildFailed(crate::app::chain(&no_boot))),
-        };
-        memory.without_image = None;
-        let reason = match booted {
-            Ok(()) => return Ok(()),
-            Err(Error::BuildFailed(reason)) => reason,
-            Err(error @ Error::Io { .. }) => crate::app::chain(&error),
-            Err(error) => return Err(error.into()),
-        };
-        tracing::warn!(vm = %record.name, node = %self.app.raft.node_id(), %epoch, reason, "start failed");
-        if record.status == VmStatus::Build {
-            self.give_up(vm, epoch, run, &reason, memory).await
-        } else {
-            self.report(vm, epoch, run, ObservedState::Failed { reason }).await
-        }
-    }
-
     /// The VM could not be built: back it goes, another host may do better. A replica that lags may not know
     /// that it has run, and then its disk would be lost: so only a current state decides. The mark comes
     /// first (FENCING.md, rule 2).
-    async fn give_up(
+    pub(super) async fn give_up(
         &self,
         vm: VmId,
         epoch: Epoch,
@@ -153,7 +125,8 @@ impl Executor {
         let published = read.map_err(|_| Failure::NotTaken)?;
         let Some(record) = wanted(&published.state, vm, epoch, run) else { return Ok(()) };
         if record.status != VmStatus::Build {
-            return self.report(vm, epoch, run, ObservedState::Failed { reason: reason.to_owned() }).await;
+            let state = ObservedState::Failed { reason: reason.to_owned() };
+            return self.report_state(vm, epoch, run, state).await;
         }
         memory.build_failure = Some(reason.to_owned());
         self.app.hypervisor.release(vm, epoch).await?;
@@ -170,73 +143,14 @@ impl Executor {
         let state = ObservedState::Unknown { reason };
         let told = record.observed.as_ref().is_some_and(|observed| observed.state == state);
         if !told {
-            self.reporter.report(VmReport { vm, epoch: claim.epoch, run: record.power.run, state, armed_for: None, note: None }).await;
+            // Not taken: it is said again with the next look.
+            let _ = self.report_state(vm, claim.epoch, record.power.run, state).await;
         }
     }
-
-    async fn try_start(&self, record: &Vm, epoch: Epoch, boot: Boot) -> Result<(), Error> {
-        let _permit = self.starts.acquire().await.expect("the semaphore is never closed");
-        let size = record.spec.size;
-        self.app
-            .hypervisor
-            .start(StartSpec {
-                vm: record.id,
-                name: record.name.clone(),
-                epoch,
-                run: record.power.run,
-                vcpus: size.vcpus,
-                memory_mib: size.memory_mib,
-                disk_gib: size.disk_gib,
-                boot,
-                cmdline: record.spec.cmdline.clone(),
-                lease: None,
-                cpu_affinity: Vec::new(),
-                pci_devices: Vec::new(),
-                cluster: None,
-                start_order: 0,
-            })
-            .await
-    }
-
-    /// Brings the images here, telling the cluster how far they are, and says what to boot.
-    async fn boot(&self, state: &State, record: &Vm, epoch: Epoch) -> Result<Boot, NoBoot> {
-        let mut paths = Vec::new();
-        let image = find(state, record.spec.image)?;
-        for image in
-            [Some(image), record.spec.kernel.map(|id| find(state, id)).transpose()?].into_iter().flatten()
-        {
-            let (vm, run, reporter) = (record.id, record.power.run, self.reporter.clone());
-            let tell = move |step: String| {
-                let reporter = reporter.clone();
-                async move {
-                    let state = ObservedState::Progress { step };
-                    reporter.report(VmReport { vm, epoch, run, state, armed_for: None, note: None }).await;
-                }
-            };
-            paths.push(self.images.ensure(image, tell).await?);
-        }
-        let mut paths = paths.into_iter();
-        let source = paths.next().expect("a VM has an image");
-        let kernel = paths.next();
-        Ok(match image.kind {
-            ImageKind::Kernel => Boot::Kernel { kernel: source },
-            ImageKind::RawDisk => Boot::Disk { source, format: DiskFormat::Raw, kernel },
-            ImageKind::Qcow2Disk => Boot::Disk { source, format: DiskFormat::Qcow2, kernel },
-        })
-    }
-}
-
-/// Why there is nothing to boot.
-#[derive(Debug, thiserror::Error)]
-enum NoBoot {
-    #[error("image {0} is gone")]
-    Gone(ImageId),
-    #[error(transparent)]
-    Image(#[from] images::Error),
 }
 
 impl Memory {
-    fn may_tell(&mut self) -> bool {
+    pub(super) fn may_tell(&mut self) -> bool {
         let may = self.told.is_none_or(|told| told.elapsed() >= IMAGE_TELL);
         if may {
             self.told = Some(Instant::now());
@@ -245,21 +159,7 @@ impl Memory {
     }
 
     /// Whether a missing image is still waited for; the time begins with the first question.
-    fn is_patient(&mut self) -> bool {
+    pub(super) fn is_patient(&mut self) -> bool {
         self.without_image.get_or_insert_with(Instant::now).elapsed() < IMAGE_PATIENCE
     }
-}
-
-fn find(state: &State, id: ImageId) -> Result<&Image, NoBoot> {
-    state.images.get(&id).ok_or(NoBoot::Gone(id))
-}
-
-/// The record, if it still asks for exactly this start.
-fn wanted(state: &State, vm: VmId, epoch: Epoch, run: u64) -> Option<&Vm> {
-    state.vms.get(&vm).filter(|vm| {
-        vm.claim.as_ref().is_some_and(|claim| claim.epoch == epoch)
-            && vm.power.want == WantPower::On
-            && vm.power.run == run
-            && vm.status != VmStatus::Deleting
-    })
 }

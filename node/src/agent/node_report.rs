@@ -127,7 +127,7 @@ async fn look(app: &Shared, here: &Here, facts: HypervisorFacts, last: Option<&N
         conditions,
         traits: here.cpu.traits.clone(),
         load_thousandths: host_facts::load_thousandths(cpus, last.map_or(0, |last| last.load_thousandths)),
-        orphans: BTreeMap::new(),
+        orphans: app.orphans.to_report(),
     }
 }
 

@@ -2,13 +2,20 @@
 //! agent is this function, and its tests are a table.
 //!
 //! The rules are FENCING.md's: a released epoch never starts (2), an older epoch is ended and a newer
-//! one waited for (3), a pinned VM starts without a quorum only where it already was (13), disks go only
-//! after the applied end of their epoch's claim (14).
+//! one waited for (3), a failover VM starts only under a lease that lives (11) and is bound to it before
+//! anybody is told so (12), a pinned VM starts without a quorum only where it already was (13), disks go
+//! only after the applied end of their epoch's claim (14).
+
+mod binding;
+mod power;
 
 use holm_model::planted::{Plant, planted};
-use holm_model::vm::{ObservedState, StopMode, Vm, VmStatus, WantPower};
-use holm_model::{BootId, Epoch, NodeId, Revision};
+use holm_model::vm::{Availability, ObservedState, StopMode, Vm, VmStatus, WantPower};
+use holm_model::{BootId, ClusterId, Epoch, NodeId, Revision};
 use holm_vmm::hypervisor::{ExitCause, Instance, InstanceState, Observation};
+use holm_vmm::lease::LeaseId;
+
+use crate::lease;
 
 /// One step. The worker performs it, observes again and asks again.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,27 +25,48 @@ pub enum Step {
     /// Nothing may be done yet; ask again later.
     Wait(&'static str),
     /// Tell the cluster.
-    Report { epoch: Epoch, run: u64, state: ObservedState },
+    Report(Report),
     /// Begin a run. `confirm`: only after a linearizable read still says so.
     Start { epoch: Epoch, run: u64, confirm: bool },
     /// End the run.
     Stop(StopMode),
+    /// Write down whether the epoch may run under a lease only.
+    Bind { epoch: Epoch, bound: bool },
+    /// From here on the run ends with the lease.
+    Arm(LeaseId),
+    /// The run needs no lease any more.
+    Disarm,
     /// Mark the epoch released, durably; what follows depends on what the record says then.
     Release(Epoch),
     /// The same, for a build that failed: only after a linearizable read still says that it never ran.
     GiveUp { epoch: Epoch, run: u64, reason: String },
     /// The epoch is marked: delete its disks and give the claim back as deleted.
     FinishDelete(Epoch),
+    /// The epoch is marked: give the claim back, the VM has left. Its disk goes once that is applied.
+    FinishVacate(Epoch),
     /// The epoch is marked: give the claim back, it could not be built here.
     GiveBack { epoch: Epoch, reason: String },
     /// Nothing of this VM belongs here any more: remove what is left.
     Forget,
 }
 
+/// What is told of a VM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    pub epoch: Epoch,
+    pub run: u64,
+    pub state: ObservedState,
+    /// Whatever runs of it is bound to the node's lease, as the availability of that revision asks.
+    pub armed_for: Option<Revision>,
+    /// What is not as asked although it runs.
+    pub note: Option<String>,
+}
+
 /// What the plan may rely on besides record and observation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
     pub me: NodeId,
+    pub cluster: ClusterId,
     /// This host's current boot.
     pub boot: BootId,
     /// Revision of the replica the record was read from.
@@ -51,7 +79,16 @@ pub struct Standing {
     pub removed: bool,
     /// The guests of this host were powered off for its shutdown: nothing may start.
     pub held: bool,
+    /// The record of this node says that it is fenced.
+    pub fenced: bool,
+    /// What the lease of this node allows, with the replica the record was read from.
+    pub lease: lease::Standing,
+    /// It is this VM's turn among those that start because the host was down.
+    pub turn: bool,
 }
+
+/// Others go first; asked again soon.
+pub const NOT_ITS_TURN: &str = "others of this host start first";
 
 /// Decides the next step for one VM; `vm` is its record, if there is one.
 pub fn plan(on: Standing, vm: Option<&Vm>, observed: &Observation) -> Step {
@@ -60,17 +97,29 @@ pub fn plan(on: Standing, vm: Option<&Vm>, observed: &Observation) -> Step {
         Observation::Absent => None,
         Observation::Known(instance) => Some(instance),
     };
-    let claim = vm.and_then(|vm| vm.claim.as_ref().map(|claim| (vm, claim)));
-    match (claim, here) {
-        (Some((vm, claim)), here) if claim.node == on.me => match here {
-            Some(instance) if lags(instance.epoch > claim.epoch) => Step::Wait("the replica lags"),
-            Some(instance) if instance.epoch < claim.epoch => clean_up(instance),
-            here => converge(on, vm, claim.epoch, here),
-        },
-        (_, None) => Step::Nothing,
-        (_, Some(instance)) if lags(instance.epoch.0 > on.applied) => Step::Wait("the replica lags"),
-        (_, Some(instance)) => clean_up(instance),
+    let ours = vm.and_then(|vm| vm.claim.as_ref().map(|claim| (vm, claim)).filter(|(_, c)| c.node == on.me));
+    // Its epochs are another cluster's, and say nothing here.
+    if here.is_some_and(|instance| is_foreign(on.cluster, instance)) {
+        return match ours {
+            Some(_) => Step::Wait("a VM of another cluster is where this one belongs"),
+            None => Step::Nothing,
+        };
     }
+    match (ours, here) {
+        (Some((_, claim)), Some(instance)) if lags(instance.epoch > claim.epoch) => {
+            Step::Wait("the replica lags")
+        }
+        (Some((_, claim)), Some(instance)) if instance.epoch < claim.epoch => clean_up(instance),
+        (Some((vm, claim)), here) => converge(on, vm, claim.epoch, here),
+        (None, None) => Step::Nothing,
+        (None, Some(instance)) if lags(instance.epoch.0 > on.applied) => Step::Wait("the replica lags"),
+        (None, Some(instance)) => clean_up(instance),
+    }
+}
+
+/// Whether another cluster placed what is here, so that this one must leave it alone.
+pub fn is_foreign(cluster: ClusterId, instance: &Instance) -> bool {
+    instance.cluster.is_some_and(|placed_by| placed_by != cluster)
 }
 
 /// The claim of what is here has ended, and the replica has seen it end.
@@ -95,13 +144,21 @@ fn converge(on: Standing, vm: &Vm, epoch: Epoch, here: Option<&Instance>) -> Ste
             (false, true) => Step::FinishDelete(epoch),
         };
     }
+    if let Some(vacate) = &vm.recovery.vacate {
+        return match (running, released) {
+            (true, _) => Step::Stop(vacate.stop),
+            (false, false) => Step::Release(epoch),
+            (false, true) => Step::FinishVacate(epoch),
+        };
+    }
     if released {
         return given_back(on, vm, epoch, here);
     }
-    match vm.power.want {
-        WantPower::On => power_on(on, vm, epoch, here),
-        WantPower::Off => power_off(on, vm, epoch, here),
-    }
+    let next = || match vm.power.want {
+        WantPower::On => power::on(on, vm, epoch, here),
+        WantPower::Off => power::off(on, vm, epoch, here),
+    };
+    binding::bound(on, vm, epoch, here, next)
 }
 
 /// Marked before the proposal was known to be applied: say it again. A VM that has run since keeps its disk
@@ -119,74 +176,13 @@ fn given_back(on: Standing, vm: &Vm, epoch: Epoch, here: Option<&Instance>) -> S
     }
     let reason =
         "its host gave this placement back; its disk is still there, but it cannot start again".to_owned();
-    report(on, vm, epoch, vm.power.run, ObservedState::Failed { reason })
+    power::report(on, vm, epoch, vm.power.run, ObservedState::Failed { reason })
 }
 
-fn power_on(on: Standing, vm: &Vm, epoch: Epoch, here: Option<&Instance>) -> Step {
-    let run = vm.power.run;
-    let start = |here: bool| match (on.removed, here, on.caught_up, on.waited) {
-        (true, ..) => Step::Wait("this node was removed from the cluster"),
-        _ if on.held => Step::Wait("the guests of this host are held off for its shutdown"),
-        (_, true, true, _) | (_, true, _, true) => Step::Start { epoch, run, confirm: false },
-        (_, true, false, false) => Step::Wait("a quorum is waited for before starting what was here"),
-        (_, false, ..) => Step::Start { epoch, run, confirm: true },
-    };
-    let Some(instance) = here else { return start(false) };
-    if lags(instance.run > run) {
-        return Step::Wait("the replica lags");
-    }
-    let report = |state| report(on, vm, epoch, instance.run, state);
-    match &instance.state {
-        InstanceState::Prepared => start(true),
-        InstanceState::Running | InstanceState::Paused | InstanceState::Unresponsive { .. }
-            if instance.run < run =>
-        {
-            Step::Stop(vm.power.stop)
-        }
-        InstanceState::Ended(_) if instance.run < run => start(true),
-        InstanceState::Running if !on.caught_up && planted(Plant::RestartTouchesVms) => {
-            Step::Stop(StopMode::Force)
-        }
-        InstanceState::Running => report(ObservedState::Running),
-        InstanceState::Paused => report(ObservedState::Paused),
-        InstanceState::Unresponsive { reason } => report(ObservedState::Unknown { reason: reason.clone() }),
-        // Lost with its host, or with its lease: it begins again, under a lease that lives.
-        InstanceState::Ended(ExitCause::HostLost | ExitCause::LeaseEnded) => start(true),
-        // Powered off with the host, which is up again.
-        InstanceState::Ended(ExitCause::Requested) if instance.boot_id != Some(on.boot) => start(true),
-        InstanceState::Ended(ExitCause::Requested) if on.held => Step::Wait("the host is going down"),
-        // By a stop this replica has not seen, or by hand; the record knows which.
-        InstanceState::Ended(ExitCause::Requested) => report(ObservedState::Stopped),
-        InstanceState::Ended(ExitCause::GuestOff) => report(ObservedState::GuestOff),
-        // Never became ACTIVE: another host may do better.
-        InstanceState::Ended(ExitCause::Failed { reason }) if vm.status == VmStatus::Build => {
-            Step::GiveUp { epoch, run, reason: reason.clone() }
-        }
-        InstanceState::Ended(ExitCause::Failed { reason }) => {
-            report(ObservedState::Failed { reason: reason.clone() })
-        }
-    }
-}
-
-fn power_off(on: Standing, vm: &Vm, epoch: Epoch, here: Option<&Instance>) -> Step {
-    match here.map(|instance| &instance.state) {
-        // A later run than the record's: it was started by an entry this replica has not seen.
-        _ if lags(here.is_some_and(|instance| instance.run > vm.power.run)) => Step::Wait("the replica lags"),
-        Some(state) if alive(state) => Step::Stop(vm.power.stop),
-        // The record already says how it ended.
-        _ if vm.task_state.is_none() => Step::Nothing,
-        _ => report(on, vm, epoch, vm.power.run, ObservedState::Stopped),
-    }
-}
-
-/// A report, unless the record says the same already.
-fn report(on: Standing, vm: &Vm, epoch: Epoch, run: u64, state: ObservedState) -> Step {
-    let known = vm.observed.as_ref().is_some_and(|observed| {
-        observed.boot_id == on.boot && observed.run == run && observed.state == state
-    });
-    // The record asks for something else than it was told before: say it again.
-    let settled = vm.task_state.is_none() || run != vm.power.run;
-    if known && settled { Step::Nothing } else { Step::Report { epoch, run, state } }
+/// Whether it may run under a lease only: asked for, or in force.
+pub fn needs_lease(vm: &Vm) -> bool {
+    let in_force = vm.claim.as_ref().map_or(Availability::Pinned, |claim| claim.availability);
+    vm.spec.availability == Availability::Failover || in_force == Availability::Failover
 }
 
 /// The host has seen what the record does not know yet: nothing follows from such a record.
@@ -194,7 +190,8 @@ fn lags(ahead: bool) -> bool {
     ahead && !planted(Plant::TrustLaggingReplica)
 }
 
-fn alive(state: &InstanceState) -> bool {
+/// Whether a VMM is there.
+pub fn alive(state: &InstanceState) -> bool {
     match state {
         InstanceState::Running | InstanceState::Paused | InstanceState::Unresponsive { .. } => true,
         InstanceState::Prepared | InstanceState::Ended(_) => false,
@@ -203,4 +200,4 @@ fn alive(state: &InstanceState) -> bool {
 
 #[cfg(test)]
 #[path = "plan_tests.rs"]
-mod tests;
+pub(super) mod tests;

@@ -5,11 +5,13 @@ use holm_model::vm::{
     Availability, Claim, Observed, ObservedState, OnNoHost, Power, StopMode, TaskState, Vm, VmSpec, VmStatus,
     WantPower,
 };
-use holm_model::{BootId, Epoch, FlavorId, ImageId, NodeId, Resources, Revision, Timestamp, VmId};
+use holm_model::{BootId, ClusterId, Epoch, FlavorId, ImageId, NodeId, Resources, Revision, Timestamp, VmId};
 use holm_vmm::hypervisor::{ExitCause, Instance, InstanceState, Observation};
+use holm_vmm::lease::LeaseId;
 use uuid::Uuid;
 
-use super::{Standing, Step, plan};
+use super::{NOT_ITS_TURN, Report, Standing, Step, plan};
+use crate::lease;
 
 const ME: NodeId = NodeId(1);
 
@@ -20,21 +22,25 @@ fn boot() -> BootId {
 fn on() -> Standing {
     Standing {
         me: ME,
+        cluster: ClusterId(Uuid::from_u128(50)),
         boot: boot(),
         applied: Revision(100),
         caught_up: true,
         waited: false,
         removed: false,
         held: false,
+        fenced: false,
+        lease: lease::Standing::None,
+        turn: true,
     }
 }
 
-fn epoch(n: u64) -> Epoch {
+pub fn epoch(n: u64) -> Epoch {
     Epoch(Revision(n))
 }
 
 /// Placed on `node` at epoch 10, run 1, spawning.
-fn record(node: NodeId) -> Vm {
+pub fn record(node: NodeId) -> Vm {
     Vm {
         id: VmId(Uuid::from_u128(7)),
         project: "default".into(),
@@ -58,7 +64,12 @@ fn record(node: NodeId) -> Vm {
         status: VmStatus::Build,
         task_state: Some(TaskState::Spawning),
         fault: None,
-        claim: Some(Claim { node, epoch: epoch(10), resources: Resources::default(), availability: Availability::Pinned }),
+        claim: Some(Claim {
+            node,
+            epoch: epoch(10),
+            resources: Resources::default(),
+            availability: Availability::Pinned,
+        }),
         observed: None,
         decision: None,
         excluded: vec![],
@@ -142,7 +153,7 @@ fn failed() -> ExitCause {
 }
 
 fn report(state: ObservedState) -> Step {
-    Step::Report { epoch: epoch(10), run: 1, state }
+    Step::Report(Report { epoch: epoch(10), run: 1, state, armed_for: None, note: None })
 }
 
 fn start(confirm: bool) -> Step {
