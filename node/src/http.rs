@@ -7,6 +7,7 @@ mod candidates;
 mod cluster;
 mod console;
 mod convert;
+mod drain;
 mod dry_run;
 mod edge;
 mod events;
@@ -21,6 +22,7 @@ mod n_plus_one;
 mod nodes;
 pub mod openapi;
 mod page;
+mod policy;
 mod problem;
 mod proxy;
 mod quotas;
@@ -28,6 +30,7 @@ mod range;
 mod read;
 mod scheduler;
 mod vm_create;
+mod vm_keep;
 mod vms;
 mod what_if;
 mod write;
@@ -67,9 +70,11 @@ pub fn document() -> utoipa::openapi::OpenApi {
 fn routes() -> OpenApiRouter<Shared> {
     OpenApiRouter::with_openapi(openapi::base())
         .merge(vms::routes())
+        .merge(vm_keep::routes())
         .merge(explain::routes())
         .merge(console::routes())
         .merge(nodes::routes())
+        .merge(drain::routes())
         .merge(aggregates::routes())
         .merge(groups::routes())
         .merge(scheduler::routes())
@@ -80,6 +85,7 @@ fn routes() -> OpenApiRouter<Shared> {
         .merge(flavors::routes())
         .merge(images::routes())
         .merge(cluster::routes())
+        .merge(policy::routes())
         .merge(events::routes())
         .merge(health::routes())
 }

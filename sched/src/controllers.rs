@@ -1,7 +1,7 @@
 //! The controllers there are, one a file.
 
 pub mod drain;
-mod fencing;
+pub mod fencing;
 mod node_health;
 pub mod overdue;
 mod placement;

@@ -29,6 +29,8 @@ pub enum Verb {
     Console(Target),
     /// Says why a VM is where it is, or why it is not placed: host by host.
     Explain(Target),
+    /// Changes how a VM is kept running; what is not named stays.
+    Set(Set),
 }
 
 #[derive(Debug, Args)]
@@ -60,6 +62,8 @@ pub struct Create {
     #[arg(long, value_enum, default_value_t = OnNoHost::Queue)]
     pub on_no_host: OnNoHost,
     #[command(flatten)]
+    pub keep: Keep,
+    #[command(flatten)]
     pub scheduling: Scheduling,
     /// Create so many, named NAME-1, NAME-2 …
     #[arg(long, value_name = "N")]
@@ -72,6 +76,66 @@ pub struct Create {
     pub dry_run: bool,
     #[command(flatten)]
     pub wait: BoundedWait,
+}
+
+/// How it is kept running.
+#[derive(Clone, Copy, Debug, Args)]
+#[command(next_help_heading = "Keeping it running")]
+#[group(id = "keep")]
+pub struct Keep {
+    /// Whether it may come back on another node when its own is lost [default: pinned].
+    #[arg(long, value_enum)]
+    pub availability: Option<Availability>,
+    /// What may become of its local disk when it leaves its node [default: refuse].
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub disk_loss: Option<DiskLoss>,
+    /// Whether a run that ends by itself is followed by another [default: never].
+    #[arg(long = "restart", value_enum, value_name = "WHEN")]
+    pub restart_policy: Option<Restart>,
+    /// After a boot of its host: lower goes first, equal ones together [default: 0].
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub start_order: Option<i32>,
+    /// After a boot of its host: wait this long once those of lower order have started [default: 0s].
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub start_delay: Option<Duration>,
+}
+
+#[derive(Debug, Args)]
+#[command(group(clap::ArgGroup::new("change").required(true).multiple(true)
+    .args(["availability", "disk_loss", "restart_policy", "start_order", "start_delay"])))]
+pub struct Set {
+    /// Name or id.
+    pub vm: String,
+    #[command(flatten)]
+    pub keep: Keep,
+}
+
+/// Whether a VM may come back on another node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Availability {
+    /// It runs through any trouble of the cluster, and waits for its node.
+    Pinned,
+    /// It stops when its node loses contact with the cluster, and comes back elsewhere.
+    Failover,
+}
+
+/// What may become of a local disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DiskLoss {
+    /// It holds something: the VM stays with it.
+    Refuse,
+    /// It is written anew from the image; what the guest wrote is lost.
+    Recreate,
+}
+
+/// When a run that ended is followed by another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Restart {
+    /// Also when the guest powered itself off.
+    Always,
+    /// When the VMM failed.
+    OnFailure,
+    Never,
 }
 
 /// What it asks of its host. Everything that is given must hold.

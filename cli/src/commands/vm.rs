@@ -7,6 +7,7 @@ mod explain;
 mod list;
 mod log;
 mod power;
+mod set;
 mod show;
 pub mod wait;
 
@@ -26,5 +27,6 @@ pub async fn run(cx: &Context, verb: Verb) -> Result<(), Error> {
         Verb::Log(typed) => log::run(cx, &typed).await,
         Verb::Console(typed) => Box::pin(console::run(cx, &typed)).await,
         Verb::Explain(typed) => explain::run(cx, &typed).await,
+        Verb::Set(typed) => set::run(cx, &typed).await,
     }
 }

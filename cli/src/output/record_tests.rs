@@ -100,6 +100,7 @@ fn clusters() {
         applied_index: 90,
         last_log_index: 90,
         snapshot_index: 50,
+        freeze: None,
         revision: 84,
     };
     insta::assert_snapshot!(all_formats(&[cluster]));

@@ -7,6 +7,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::node::NodeRef;
+use crate::policy::Freeze;
 use crate::time::Timestamp;
 
 /// The cluster as the answering node sees it.
@@ -27,6 +28,9 @@ pub struct Cluster {
     pub applied_index: u64,
     pub last_log_index: u64,
     pub snapshot_index: u64,
+    /// Announced network work, if there is any.
+    #[serde(default)]
+    pub freeze: Option<Freeze>,
     pub revision: u64,
 }
 

@@ -4,6 +4,7 @@
 pub mod aggregate;
 pub mod cluster;
 pub mod deleted;
+pub mod drain;
 pub mod event;
 pub mod explain;
 pub mod flavor;
@@ -13,6 +14,7 @@ pub mod health;
 pub mod image;
 pub mod list;
 pub mod node;
+pub mod policy;
 pub mod problem;
 pub mod query;
 pub mod quota;
@@ -25,6 +27,7 @@ pub mod what_if;
 pub use aggregate::{Aggregate, AvailabilityZone, CreateAggregate, PatchAggregate};
 pub use cluster::{Checkpoint, Cluster, Member, Role};
 pub use deleted::Deleted;
+pub use drain::{BeginMaintenance, DrainNode, DrainProgress, LeftVm, NextForVm};
 pub use event::{Event, EventKind};
 pub use explain::{Decision, Explanation, HostVerdict, Planned, Score, Verdict, Weight};
 pub use flavor::{CreateFlavor, Flavor};
@@ -33,16 +36,21 @@ pub use health::Health;
 pub use image::{Image, ImageKind};
 pub use list::List;
 pub use node::{
-    Condition, Hypervisor, HypervisorKind, Inventory, InventoryOverride, Node, NodeRef, PatchNode,
+    Condition, DrainPinned, Fence, Hypervisor, HypervisorKind, Inventory, InventoryOverride, LostVm,
+    Maintenance, Node, NodeDrain, NodeRef, Orphan, PatchNode,
 };
+pub use policy::{BeginFreeze, Bounded, ClusterPolicy, Freeze, PatchClusterPolicy};
 pub use problem::{Code, Problem, QuotaExceeded};
 pub use query::{
-    CandidatesQuery, Consistency, CreateImageQuery, CreateVmQuery, EventsQuery, ListQuery, LogQuery,
-    ReadQuery, RemoveNodeQuery, VmListQuery,
+    CandidatesQuery, Consistency, CreateImageQuery, CreateVmQuery, DrainQuery, EventsQuery, ListQuery,
+    LogQuery, ReadQuery, RemoveNodeQuery, VmListQuery,
 };
 pub use quota::{Quota, QuotaClass, SetQuota};
 pub use scheduler::{NPlusOne, SchedulerPolicy, SetSchedulerPolicy};
 pub use scheduling::{Effect, Operator, Requirement, Scheduling, Taint, Toleration};
 pub use time::Timestamp;
-pub use vm::{CreateVm, CreatedVms, RebootVm, RefusedVm, StopVm, Vm, VmStatus};
+pub use vm::{
+    Availability, CreateVm, CreatedVms, DiskLoss, EvacuateVm, PatchVm, RebootVm, RefusedVm, RestartPolicy,
+    StopVm, Vm, VmStatus,
+};
 pub use what_if::{AllocationCandidates, Candidate, Move, NPlusOneVerdict, NodeLoss, WhatIf};

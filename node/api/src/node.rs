@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+use uuid::Uuid;
 
 use crate::cluster::Role;
 use crate::scheduling::Taint;
@@ -63,6 +64,18 @@ pub struct Node {
     pub failed_builds: u32,
     /// What is wrong with it, by name; empty when all is well.
     pub conditions: BTreeMap<String, Condition>,
+    /// It was fenced, and has not yet shown that nothing of what it lost runs there.
+    #[serde(default)]
+    pub fence: Option<Fence>,
+    /// It is being emptied.
+    #[serde(default)]
+    pub drain: Option<NodeDrain>,
+    /// Work on the machine is announced: nothing is placed there and it is not fenced, also across its boots.
+    #[serde(default)]
+    pub maintenance: Option<Maintenance>,
+    /// VMs found on the host that this cluster never placed there; nothing is done about them.
+    #[serde(default)]
+    pub orphans: Vec<Orphan>,
     /// VMs whose claim is on it.
     pub vms: u64,
     pub created_at: Timestamp,
@@ -138,6 +151,73 @@ pub enum HypervisorKind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Condition {
     pub since: Timestamp,
+    pub message: String,
+}
+
+/// A node whose leases have all ended: its failover VMs were taken from it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Fence {
+    pub since: Timestamp,
+    /// What was taken from it.
+    pub lost: Vec<LostVm>,
+}
+
+/// A VM that a node lost, and the placement that ended so.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LostVm {
+    pub id: Uuid,
+    /// Null when it is deleted since.
+    pub name: Option<String>,
+    pub epoch: u64,
+}
+
+/// How far the drain of a node is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NodeDrain {
+    pub since: Timestamp,
+    /// Seconds a guest gets to shut down.
+    pub stop_timeout_s: u32,
+    pub pinned: DrainPinned,
+    /// Nothing of what was to leave runs there any more.
+    pub done: bool,
+    /// Names of the failover VMs that may still run there.
+    pub left_failover: Vec<String>,
+    /// Names of the pinned VMs that may still run there.
+    pub left_pinned: Vec<String>,
+}
+
+/// What a drain does with pinned VMs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum DrainPinned {
+    /// They are shut down, and started again when the node is uncordoned.
+    Stop,
+    /// They run on; the drain is done when the others have gone.
+    Keep,
+}
+
+impl DrainPinned {
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Stop => "stop",
+            Self::Keep => "keep",
+        }
+    }
+}
+
+/// Announced work on a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Maintenance {
+    pub since: Timestamp,
+    pub reason: Option<String>,
+}
+
+/// A VM found on a host that this cluster never placed there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Orphan {
+    pub id: Uuid,
+    /// What is known of it.
     pub message: String,
 }
 

@@ -104,6 +104,15 @@ pub struct CreateVmQuery {
     pub dry_run: bool,
 }
 
+/// Of the drain of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+pub struct DrainQuery {
+    /// Change nothing; say what would become of each VM there instead.
+    pub dry_run: bool,
+}
+
 /// Of the allocation candidates.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]

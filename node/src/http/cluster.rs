@@ -55,6 +55,7 @@ fn cluster(app: &App, state: &Model, status: &RaftStatus) -> Result<Cluster> {
         applied_index: status.applied_index,
         last_log_index: status.last_log_index,
         snapshot_index: status.snapshot_index,
+        freeze: state.freeze.as_ref().map(convert::freeze),
         revision: state.revision.0,
     })
 }

@@ -2,6 +2,7 @@
 //! and what an operator needs beside a record (is its node up? is it simulated?) is put in.
 
 mod placement;
+mod recovery;
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -12,6 +13,7 @@ use holm_raft::handle::RaftStatus;
 use model::vm::{BUILD_TIMEOUT_MS, ObservedState, OnNoHost, TaskState, VmStatus, WantPower};
 
 pub use self::placement::*;
+pub use self::recovery::*;
 
 /// The year 9999's end: RFC 3339 knows no later moment.
 const LATEST_MS: u64 = 253_402_300_799_999;
@@ -34,7 +36,6 @@ pub fn vm(state: &State, vm: &model::vm::Vm) -> api::Vm {
     let node = vm.claim.as_ref().and_then(|claim| state.nodes.get(&claim.node));
     let report = node.and_then(|node| node.report.as_ref());
     let hosts = |reasons: &[model::vm::HostReason]| reasons.iter().map(|r| host_reason(state, r)).collect();
-    let deadline = |since: model::Timestamp| model::Timestamp(since.0.saturating_add(BUILD_TIMEOUT_MS));
     api::Vm {
         id: vm.id.0,
         name: vm.name.clone(),
@@ -61,10 +62,13 @@ pub fn vm(state: &State, vm: &model::vm::Vm) -> api::Vm {
             OnNoHost::Queue => api::vm::OnNoHost::Queue,
             OnNoHost::Fail => api::vm::OnNoHost::Fail,
         },
-        availability: match vm.spec.availability {
-            model::vm::Availability::Pinned => api::vm::Availability::Pinned,
-            model::vm::Availability::Failover => api::vm::Availability::Failover,
-        },
+        availability: availability(vm.spec.availability),
+        availability_in_force: vm.claim.as_ref().map(|claim| availability(claim.availability)),
+        disk_loss: disk_loss(vm.spec.policies.disk_loss),
+        restart_policy: restart_policy(vm.spec.policies.restart_policy),
+        start_order: vm.spec.policies.start_order,
+        start_delay_s: vm.spec.policies.start_delay_s,
+        recovery: recovery(state, vm),
         scheduling: scheduling(state, &vm.spec.scheduling),
         decision: vm.decision.as_ref().map(|made| decision(state, made)),
         power: match vm.power.want {
@@ -82,12 +86,18 @@ pub fn vm(state: &State, vm: &model::vm::Vm) -> api::Vm {
         refusals: hosts(&vm.refusals),
         reserved_node: vm.reserved.map(|reserved| node_name(state, reserved.node)),
         waiting_since: vm.waiting_since.map(timestamp),
-        build_deadline: vm.waiting_since.map(|since| timestamp(deadline(since))),
+        build_deadline: waits_until(vm),
         created_at: timestamp(vm.created_at),
         updated_at: timestamp(vm.updated_at),
         revision: vm.revision.0,
         warnings: Vec::new(),
     }
+}
+
+/// One that lost its node waits for another without end.
+fn waits_until(vm: &model::vm::Vm) -> Option<api::Timestamp> {
+    let since = vm.waiting_since.filter(|_| !vm.recovery.failing_over)?;
+    Some(timestamp(model::Timestamp(since.0.saturating_add(BUILD_TIMEOUT_MS))))
 }
 
 pub fn vm_status(status: VmStatus) -> api::VmStatus {
@@ -208,10 +218,22 @@ pub fn node(state: &State, status: &RaftStatus, node: &model::node::Node) -> api
                 (name.clone(), shown)
             })
             .collect(),
+        fence: node.fence.as_ref().map(|of| fence(state, of)),
+        drain: node_drain(state, node),
+        maintenance: node.maintenance.as_ref().map(|of| api::Maintenance {
+            since: timestamp(of.since),
+            reason: of.reason.clone(),
+        }),
+        orphans: orphans(report),
         vms: vms_on(state, node.id),
         created_at: timestamp(node.created_at),
         revision: node.revision.0,
     }
+}
+
+fn orphans(report: Option<&model::node::NodeReport>) -> Vec<api::Orphan> {
+    let orphans = report.into_iter().flat_map(|report| &report.orphans);
+    orphans.map(|(id, message)| api::Orphan { id: id.0, message: message.clone() }).collect()
 }
 
 fn shown_inventory(inventory: &model::Inventory, used: u64) -> api::Inventory {

@@ -34,7 +34,10 @@ pub fn explain(state: &State, command: Command, ids: &[VmId]) -> Result<Explanat
 }
 
 /// The state with the command applied.
-fn imagine(state: &State, command: Command) -> Result<State> {
+///
+/// # Errors
+/// What the command would be refused with.
+pub fn imagine(state: &State, command: Command) -> Result<State> {
     let mut imagined = state.clone();
     let actor = Actor { name: ACTOR.to_owned(), project: PROJECT.to_owned() };
     let proposal = Proposal { key: None, seen: state.revision, actor, command };

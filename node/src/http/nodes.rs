@@ -80,11 +80,7 @@ async fn patch(State(app): State<Shared>, name: Named, change: Change<PatchNode>
         })
     })
     .await?;
-    let id = subject(&accepted)?;
-    let status = app.raft.status().borrow().clone();
-    let state = &accepted.published.state;
-    let node = state.nodes.get(&id).ok_or_else(|| Failure::gone(Kind::Node, &accepted))?;
-    let node = convert::node(state, &status, node);
+    let node = shown(&app, &accepted)?;
     let revision = node.revision;
     Ok(Answer::accepted(StatusCode::OK, &accepted, node).etag(revision))
 }
@@ -131,11 +127,20 @@ async fn remove(
     Ok(Answer::deleted(&accepted, id.to_string(), known))
 }
 
-fn find<'a>(state: &'a Model, name: &str) -> Result<&'a node::Node> {
+/// A node by name or id.
+pub fn find<'a>(state: &'a Model, name: &str) -> Result<&'a node::Node> {
     state.find_node(name).ok_or_else(|| Failure::not_found(Kind::Node, name))
 }
 
-fn subject(accepted: &Accepted) -> Result<NodeId> {
+/// The node that was changed, as it is then.
+pub fn shown(app: &Shared, accepted: &Accepted) -> Result<Node> {
+    let state = &accepted.published.state;
+    let node = state.nodes.get(&subject(accepted)?).ok_or_else(|| Failure::gone(Kind::Node, accepted))?;
+    Ok(convert::node(state, &app.raft.status().borrow(), node))
+}
+
+/// Which node was changed.
+pub fn subject(accepted: &Accepted) -> Result<NodeId> {
     match accepted.done.outcome {
         Outcome::Node(id) => Ok(id),
         _ => Err(Failure::unexpected(accepted)),

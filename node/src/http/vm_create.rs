@@ -161,11 +161,8 @@ fn template(state: &Model, id: VmId, name: &str, body: &CreateVm) -> Result<comm
         kernel: body.kernel.as_deref().map(|kernel| image("kernel", kernel)).transpose()?,
         cmdline: body.cmdline.clone(),
         node: body.node.as_ref().map(node).transpose()?,
-        availability: match body.availability {
-            holm_api::vm::Availability::Pinned => vm::Availability::Pinned,
-            holm_api::vm::Availability::Failover => vm::Availability::Failover,
-        },
-        policies: vm::VmPolicies::default(),
+        availability: convert::to_availability(body.availability),
+        policies: convert::to_policies(body),
         on_no_host: match body.on_no_host {
             holm_api::vm::OnNoHost::Queue => vm::OnNoHost::Queue,
             holm_api::vm::OnNoHost::Fail => vm::OnNoHost::Fail,

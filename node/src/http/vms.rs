@@ -1,5 +1,5 @@
-//! `/v1/vms`: list, show, delete, power. Their creation is in `vm_create.rs`, console and log are in `console.rs`, the placement's
-//! explanation in `explain.rs`.
+//! `/v1/vms`: list, show, delete, power. Their creation is in `vm_create.rs`, how they are kept running in
+//! `vm_keep.rs`, console and log are in `console.rs`, the placement's explanation in `explain.rs`.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -24,7 +24,7 @@ use crate::app::Shared;
 pub fn routes() -> OpenApiRouter<Shared> {
     OpenApiRouter::new()
         .routes(routes!(super::vm_create::create, list))
-        .routes(routes!(show, delete))
+        .routes(routes!(show, super::vm_keep::patch, delete))
         .routes(routes!(start))
         .routes(routes!(stop))
         .routes(routes!(reboot))
@@ -166,7 +166,8 @@ pub fn find<'a>(state: &'a Model, name: &str) -> Result<&'a vm::Vm> {
     state.find_vm(PROJECT, name).ok_or_else(|| Failure::not_found(Kind::Vm, name))
 }
 
-fn shown(accepted: &Accepted) -> Result<Vm> {
+/// The VM that was changed, as it is then.
+pub fn shown(accepted: &Accepted) -> Result<Vm> {
     let Outcome::Vm(id) = accepted.done.outcome else { return Err(Failure::unexpected(accepted)) };
     let state = &accepted.published.state;
     let vm = state.vms.get(&id).ok_or_else(|| Failure::gone(Kind::Vm, accepted))?;

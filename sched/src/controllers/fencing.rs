@@ -53,13 +53,17 @@ fn fails_over(vm: &Vm) -> bool {
     in_force && (vm.power.want == WantPower::On || vm.status == VmStatus::Deleting)
 }
 
-/// How many more nodes may be fenced now: at most a fifth of them, one at least, within a ttl. When more than that
-/// fall silent together, the network is the likelier cause, and a person should look.
+/// How many nodes may be fenced within a ttl: a fifth of them, one at least. When more than that fall silent
+/// together, the network is the likelier cause, and a person should look.
+pub fn at_once(state: &State) -> usize {
+    (state.nodes.len() / 5).max(1)
+}
+
+/// How many more of them may be fenced now.
 pub fn fences_left(state: &State, now: Timestamp) -> usize {
-    let most = (state.nodes.len() / 5).max(1);
     let lately = |node: &&Node| {
         let fence = node.fence.as_ref();
         fence.is_some_and(|fence| now.0.saturating_sub(fence.at.0) < state.policy.lease_ttl_ms)
     };
-    most.saturating_sub(state.nodes.values().filter(lately).count())
+    at_once(state).saturating_sub(state.nodes.values().filter(lately).count())
 }

@@ -56,6 +56,7 @@ fn healthy() -> Seen {
             applied_index: 20,
             last_log_index: 20,
             snapshot_index: 0,
+            freeze: None,
             revision: 9,
         }),
         nodes: (1..).zip(names).map(|(id, name)| node(id, name)).collect(),

@@ -3,10 +3,11 @@
 
 use std::time::{Duration, Instant};
 
-use holm_api::vm::{Availability, OnNoHost};
+use holm_api::vm::OnNoHost;
 use holm_api::{CreateVm, CreateVmQuery, CreatedVms, Explanation, Vm};
 use hyper::Method;
 
+use super::set;
 use super::wait::{self, Goal};
 use crate::args::vm::{Create, OnNoHost as Typed};
 use crate::client::path;
@@ -19,7 +20,7 @@ const TARGET: &str = "/v1/vms";
 pub async fn run(cx: &Context, typed: Create) -> Result<(), Error> {
     let (start, limit, dry_run) = (Instant::now(), typed.wait.limit(), typed.dry_run);
     path::of("vms", &typed.name, "")?;
-    let body = request(typed);
+    let body = request(typed)?;
     let look = format!("holm vm show {}", body.name);
     if dry_run {
         let target = path::with_query(TARGET, &CreateVmQuery { dry_run }, &[]);
@@ -39,9 +40,10 @@ pub async fn run(cx: &Context, typed: Create) -> Result<(), Error> {
     cx.output.done(&vm, &sentence(&vm, start.elapsed()))
 }
 
-fn request(typed: Create) -> CreateVm {
+fn request(typed: Create) -> Result<CreateVm, Error> {
     let scheduling = typed.scheduling;
-    CreateVm {
+    let keep = set::request(&typed.keep)?;
+    Ok(CreateVm {
         name: typed.name,
         flavor: typed.flavor,
         image: typed.image,
@@ -52,7 +54,11 @@ fn request(typed: Create) -> CreateVm {
             Typed::Queue => OnNoHost::Queue,
             Typed::Fail => OnNoHost::Fail,
         },
-        availability: Availability::Pinned,
+        availability: keep.availability.unwrap_or_default(),
+        disk_loss: keep.disk_loss.unwrap_or_default(),
+        restart_policy: keep.restart_policy.unwrap_or_default(),
+        start_order: keep.start_order.unwrap_or_default(),
+        start_delay_s: keep.start_delay_s.unwrap_or_default(),
         availability_zone: scheduling.availability_zone,
         node_selector: scheduling.selectors,
         tolerations: scheduling.tolerations,
@@ -64,7 +70,7 @@ fn request(typed: Create) -> CreateVm {
         preemptible: scheduling.preemptible,
         count: typed.count,
         atomic: typed.atomic.then_some(true),
-    }
+    })
 }
 
 fn sentence(vm: &Vm, took: Duration) -> String {

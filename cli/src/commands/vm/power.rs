@@ -55,7 +55,7 @@ async fn ask(
 }
 
 /// Whole seconds, rounded up, as the API counts.
-fn seconds(duration: Duration) -> Result<u32, Error> {
+pub fn seconds(duration: Duration) -> Result<u32, Error> {
     u32::try_from(duration.as_millis().div_ceil(1000))
-        .map_err(|_| Error::usage("--timeout is too long", "at most 1h is allowed"))
+        .map_err(|_| Error::usage("the duration is too long", "at most 1h is allowed"))
 }

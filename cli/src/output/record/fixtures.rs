@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use holm_api::vm::{
-    Availability, Fault, HostReason, ImageRef, Observed, ObservedState, OnNoHost, Power, TaskState, VmFlavor,
+    Availability, DiskLoss, Fault, HostReason, ImageRef, Observed, ObservedState, OnNoHost, Power, Recovery,
+    RestartPolicy, TaskState, VmFlavor,
 };
 use holm_api::{
     Condition, Decision, Hypervisor, HypervisorKind, Inventory, InventoryOverride, Node, NodeRef, Role,
@@ -59,6 +60,12 @@ pub fn building() -> Vm {
         requested_node: None,
         on_no_host: OnNoHost::Queue,
         availability: Availability::Pinned,
+        availability_in_force: None,
+        disk_loss: DiskLoss::Refuse,
+        restart_policy: RestartPolicy::Never,
+        start_order: 0,
+        start_delay_s: 0,
+        recovery: Recovery { task_since: Some(at("11:59:30")), ..Recovery::default() },
         scheduling: Scheduling {
             availability_zone: Some("rack-a".into()),
             node_selector: vec!["disk in (nvme,ssd)".parse().unwrap(), "!slow".parse().unwrap()],
@@ -101,6 +108,8 @@ pub fn active() -> Vm {
         node_up: Some(true),
         hypervisor: Some(real()),
         epoch: Some(41),
+        availability_in_force: Some(Availability::Pinned),
+        recovery: Recovery::default(),
         observed: Some(Observed {
             state: ObservedState::Running,
             step: None,
@@ -191,6 +200,10 @@ pub fn node(n: u64, name: &str) -> Node {
         capabilities: BTreeMap::from([("arch".into(), "x86_64".into())]),
         load: Some(0.25),
         failed_builds: 0,
+        fence: None,
+        drain: None,
+        maintenance: None,
+        orphans: vec![],
         conditions: BTreeMap::new(),
         vms: 1,
         created_at: at("08:00:00"),
