@@ -63,8 +63,10 @@ async fn main() {
     let record: serde_json::Value =
         serde_json::from_slice(&std::fs::read(record).expect("shim.json")).expect("json");
     until_locked(&record["shim"]["pid"]).await;
-    for role in ["shim", "vmm"] {
-        println!("{role} private memory: {} KiB", private_kib(&record[role]["pid"]));
+    let (shim, vmm) = (pid(&record["shim"]["pid"]), pid(&record["vmm"]["pid"]));
+    let scribe = children(shim).into_iter().find(|child| *child != vmm).expect("the scribe");
+    for (role, pid) in [("shim", shim), ("scribe", scribe), ("vmm", vmm)] {
+        println!("{role}: {} KiB private, {} KiB with its share of the rest", private_kib(pid), pss_kib(pid));
     }
     let begun = Instant::now();
     let stops = (100..100 + PARALLEL).map(|n| fresh.stop(vm(n), StopMode::Force));
@@ -160,13 +162,29 @@ async fn until_locked(pid: &serde_json::Value) {
     }
 }
 
-fn private_kib(pid: &serde_json::Value) -> u64 {
+fn pid(value: &serde_json::Value) -> u32 {
+    value.as_u64().and_then(|pid| u32::try_from(pid).ok()).expect("a process id")
+}
+
+fn children(pid: u32) -> Vec<u32> {
+    let path = format!("/proc/{pid}/task/{pid}/children");
+    let text = std::fs::read_to_string(path).expect("children");
+    text.split_whitespace().map(|pid| pid.parse().expect("a process id")).collect()
+}
+
+fn private_kib(pid: u32) -> u64 {
+    memory_kib(pid, "Private_Clean") + memory_kib(pid, "Private_Dirty")
+}
+
+/// What is shared counts by the number of those who share it.
+fn pss_kib(pid: u32) -> u64 {
+    memory_kib(pid, "Pss")
+}
+
+fn memory_kib(pid: u32, name: &str) -> u64 {
     let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).expect("smaps_rollup");
-    let field = |name: &str| {
-        let line = rollup.lines().find(|line| line.starts_with(name)).expect("field");
-        line.split_whitespace().nth(1).expect("value").parse::<u64>().expect("number")
-    };
-    field("Private_Clean") + field("Private_Dirty")
+    let line = rollup.lines().find(|line| line.starts_with(&format!("{name}:"))).expect("field");
+    line.split_whitespace().nth(1).expect("value").parse().expect("number")
 }
 
 fn show(what: &str, mut times: Vec<Duration>) {
