@@ -28,6 +28,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use holm_model::BootId;
+use holm_model::planted::{Plant, planted};
 use serde::{Deserialize, Serialize};
 
 pub use self::record::ArmedRecord;
@@ -258,7 +259,8 @@ fn open(path: &Path, boot: BootId, writable: bool) -> Result<Map, Error> {
     if bytes.len() < LEN || !bytes.starts_with(&MAGIC) || bytes[VERSION_AT..VERSION_AT + 4] == [0; 4] {
         return Err(Error::Foreign { path: path.to_owned() });
     }
-    if bytes[BOOT_ID_AT..BOOT_ID_AT + 16] != *boot.0.as_bytes() {
+    let of_this_boot = bytes[BOOT_ID_AT..BOOT_ID_AT + 16] == *boot.0.as_bytes();
+    if !of_this_boot && !planted(Plant::LeaseOfAnyBoot) {
         return Err(Error::OtherBoot { path: path.to_owned() });
     }
     Map::of(&file, writable).map_err(io_error("cannot map the lease file", path))

@@ -49,6 +49,12 @@ pub enum Plant {
     TrustLaggingReplica,
     /// The agent begins with ending what it finds running.
     RestartTouchesVms,
+    /// Only the daemon ends a VM with its lease, its shim does not.
+    ShimIgnoresLease,
+    /// A lease file counts in whatever boot it was written.
+    LeaseOfAnyBoot,
+    /// The parent-death signal of a VMM is set before its user, which clears it.
+    DeathSignalFirst,
 }
 
 impl Plant {
@@ -76,6 +82,9 @@ impl Plant {
         (Self::NoWaitAfterElection, "no-wait-after-election"),
         (Self::TrustLaggingReplica, "trust-lagging-replica"),
         (Self::RestartTouchesVms, "restart-touches-vms"),
+        (Self::ShimIgnoresLease, "shim-ignores-lease"),
+        (Self::LeaseOfAnyBoot, "lease-of-any-boot"),
+        (Self::DeathSignalFirst, "death-signal-first"),
     ];
 
     /// The one of this name.

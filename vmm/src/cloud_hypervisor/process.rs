@@ -11,6 +11,8 @@ use std::process::{Child, Command};
 use std::sync::Mutex;
 use std::time::Duration;
 
+use holm_model::planted::{Plant, planted};
+
 use super::settings::VmmUser;
 
 /// The oldest version whose behaviour is known.
@@ -266,8 +268,12 @@ fn prepare_child(shim: libc::pid_t, inherited: &[i32], identity: Option<&Identit
     fn check(result: libc::c_int) -> io::Result<()> {
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
+    let signal_first = planted(Plant::DeathSignalFirst);
     // SAFETY: plain system calls on valid arguments.
     unsafe {
+        if signal_first {
+            check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
+        }
         for fd in inherited {
             check(libc::fcntl(*fd, libc::F_SETFD, 0))?;
         }
@@ -292,7 +298,9 @@ fn prepare_child(shim: libc::pid_t, inherited: &[i32], identity: Option<&Identit
             check(libc::setuid(user.uid))?;
         }
         check(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))?;
-        check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
+        if !signal_first {
+            check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
+        }
         if libc::getppid() != shim {
             return Err(io::Error::from_raw_os_error(libc::ESRCH));
         }

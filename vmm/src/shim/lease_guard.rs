@@ -6,6 +6,7 @@
 use std::io;
 use std::os::fd::AsFd;
 
+use holm_model::planted::{Plant, planted};
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
@@ -68,7 +69,8 @@ impl LeaseGuard {
 
     /// True once: when the lease has ended. The run depends on none then, it is over.
     pub fn has_ended(&mut self) -> bool {
-        let ended = self.armed.as_mut().is_some_and(|armed| !look(armed, &self.timer));
+        let ended = self.armed.as_mut().is_some_and(|armed| !look(armed, &self.timer))
+            && !planted(Plant::ShimIgnoresLease);
         if ended {
             self.disarm();
         }
