@@ -36,6 +36,8 @@ pub(crate) struct Core {
     pub(crate) leases: Leases,
     pub(crate) incoming: Guarded<Option<Incoming>>,
     pub(crate) stopping: Arc<AtomicBool>,
+    /// It leads as far as Raft is concerned, but its disk hangs: it is nobody's leader ([`crate::stall`]).
+    pub(crate) yielding: AtomicBool,
 }
 
 impl Core {
@@ -69,11 +71,16 @@ impl Core {
 
     /// The leader this node knows of, itself included.
     pub(crate) fn leader(&self) -> Option<NodeId> {
-        self.raft.metrics().borrow_watched().current_leader.map(node_id)
+        let leader = self.raft.metrics().borrow_watched().current_leader.map(node_id);
+        leader.filter(|leader| *leader != self.node() || !self.is_yielding())
     }
 
     pub(crate) fn is_leader(&self) -> bool {
-        self.raft.metrics().borrow_watched().state.is_leader()
+        self.raft.metrics().borrow_watched().state.is_leader() && !self.is_yielding()
+    }
+
+    pub(crate) fn is_yielding(&self) -> bool {
+        self.yielding.load(Ordering::Relaxed)
     }
 
     /// This process leads, and has applied its own `BeginLeadership` of this term (FENCING.md, rule 4).
@@ -81,7 +88,7 @@ impl Core {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
         let begun = self.has_begun(metrics.current_term) || planted(Plant::NoBeginLeadership);
-        metrics.state.is_leader() && begun
+        metrics.state.is_leader() && begun && !self.is_yielding()
     }
 
     pub(crate) fn has_begun(&self, term: u64) -> bool {
@@ -99,8 +106,8 @@ impl Core {
         let mut metrics = self.raft.metrics();
         let replaced = async {
             loop {
-                let now = metrics.borrow_watched().current_leader;
-                if now.is_some_and(|now| node_id(now) != leader) || metrics.changed().await.is_err() {
+                let now = self.leader();
+                if now.is_some_and(|now| now != leader) || metrics.changed().await.is_err() {
                     return tokio::time::sleep(GRACE).await;
                 }
             }

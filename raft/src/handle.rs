@@ -84,6 +84,8 @@ pub struct RaftStatus {
     pub matched: BTreeMap<NodeId, u64>,
     /// Why no snapshot can be written at present; the log grows meanwhile.
     pub snapshot_problem: Option<String>,
+    /// For how long the disk of the log has hung; 0 when it works.
+    pub disk_stalled_ms: u64,
 }
 
 /// A running member. Dropping it does not stop it; [`stop`](Self::stop) does.

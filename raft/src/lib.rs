@@ -24,6 +24,7 @@ mod rounds;
 mod rpc;
 mod server;
 pub mod snapshot;
+mod stall;
 mod start;
 pub mod state_machine;
 mod status;

@@ -27,7 +27,7 @@ use crate::peers::Peers;
 use crate::state_machine::StateMachine;
 use crate::store::LogStore;
 use crate::types::{Node, Raft};
-use crate::{leadership, member, reserve, rounds, server, snapshot, status, store};
+use crate::{leadership, member, reserve, rounds, server, snapshot, stall, status, store};
 
 /// How to run a member.
 #[derive(Clone, Debug)]
@@ -128,6 +128,7 @@ pub async fn start(config: Config) -> Result<Handle, StartError> {
         leases: Leases::default(),
         incoming: Guarded::default(),
         stopping,
+        yielding: AtomicBool::new(false),
     });
     let tasks = tasks(&core, listener, queue);
     Ok(Handle::new(core, tasks, peer_addr))
@@ -149,6 +150,7 @@ fn tasks(core: &Arc<Core>, listener: TcpListener, queue: rounds::Queue) -> JoinS
     spawn("addresses of members", member::follow(share()).boxed());
     spawn("status", status::publish(share()).boxed());
     spawn("watch over Raft", status::watch(share()).boxed());
+    spawn("watch over the disk", stall::run(share()).boxed());
     tasks
 }
 

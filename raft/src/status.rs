@@ -14,6 +14,7 @@ use tokio::time::timeout;
 use crate::core::Core;
 use crate::fatal::stop_process;
 use crate::handle::RaftStatus;
+use crate::stall::STALLED;
 use crate::types::{TypeConfig, node_id};
 
 /// Silence grows without anything happening: it is told anew this often.
@@ -48,8 +49,8 @@ fn status(core: &Core) -> RaftStatus {
     let others = |id: &u64| *id != metrics.id;
     RaftStatus {
         term: metrics.current_term,
-        leader: metrics.current_leader.map(node_id),
-        leading: metrics.state.is_leader() && core.has_begun(metrics.current_term),
+        leader: core.leader(),
+        leading: core.is_leader() && core.has_begun(metrics.current_term),
         voters: voters.map(node_id).collect(),
         learners: membership.learner_ids().map(node_id).collect(),
         last_log_index: metrics.last_log_index.unwrap_or(0),
@@ -73,7 +74,12 @@ fn status(core: &Core) -> RaftStatus {
             .collect(),
         removed: core.peers.told_removed(),
         snapshot_problem: core.snapshot_problem.lock().clone(),
+        disk_stalled_ms: stalled_ms(core.store.busy_for()),
     }
+}
+
+fn stalled_ms(busy: Duration) -> u64 {
+    if busy < STALLED { 0 } else { u64::try_from(busy.as_millis()).unwrap_or(u64::MAX) }
 }
 
 /// Ends the process when this member has failed.

@@ -14,7 +14,7 @@ use crate::handle::RaftStatus;
 const TRANSFER: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(20);
 /// A target silent for longer, or further behind, is not asked.
-const SILENT_MS: u64 = 1_000;
+pub(crate) const SILENT_MS: u64 = 1_000;
 const LAG: u64 = 1_000;
 
 /// Why leadership was not handed over; it stays where it was, or went elsewhere.
@@ -41,13 +41,7 @@ impl Core {
         let status = self.status.borrow().clone();
         let to = match to {
             Some(node) => suitable(&status, self.node(), node).map(|()| node)?,
-            None => status
-                .voters
-                .iter()
-                .copied()
-                .filter(|node| suitable(&status, self.node(), *node).is_ok())
-                .max_by_key(|node| status.matched.get(node).copied())
-                .ok_or(TransferError::NoTarget)?,
+            None => successor(&status, self.node()).ok_or(TransferError::NoTarget)?,
         };
         let failed = |error: Fatal<_>| TransferError::Raft(error.to_string());
         self.raft.trigger().transfer_leader(to.0).await.map_err(failed)?;
@@ -60,6 +54,12 @@ impl Core {
         }
         Err(TransferError::Timeout(to))
     }
+}
+
+/// The voter that is furthest of those that could lead instead of `this`.
+pub(crate) fn successor(status: &RaftStatus, this: NodeId) -> Option<NodeId> {
+    let could = status.voters.iter().copied().filter(|node| suitable(status, this, *node).is_ok());
+    could.max_by_key(|node| status.matched.get(node).copied())
 }
 
 fn suitable(status: &RaftStatus, this: NodeId, node: NodeId) -> Result<(), TransferError> {

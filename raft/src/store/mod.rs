@@ -6,6 +6,7 @@ mod cache;
 mod database;
 mod log;
 mod range_sync;
+mod stall;
 mod thread;
 
 use std::io;
@@ -23,6 +24,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use self::cache::Cache;
 use self::database::Database;
+use self::stall::Busy;
 use self::thread::{Command, Thread};
 use crate::guarded::Guarded;
 use crate::identity::{Bounds, HELD_A_NODE, Identity, REJOIN};
@@ -78,6 +80,7 @@ struct Shared {
     /// Of the log as written, durable or not.
     last: Guarded<Option<LogId>>,
     committed: Guarded<Option<LogId>>,
+    busy: Busy,
 }
 
 /// The store. Clones share it.
@@ -186,6 +189,7 @@ fn load(dir: &Path, database: &Database, identity: &Identity) -> Result<Shared, 
         purged: Guarded::new(purged),
         last: Guarded::new(last),
         committed: Guarded::new(committed.filter(|committed| Some(*committed) <= last)),
+        busy: Busy::default(),
     })
 }
 
@@ -229,6 +233,11 @@ impl LogStore {
     /// Last index deleted from the log; a snapshot must cover it.
     pub fn purged(&self) -> Option<LogId> {
         *self.shared.purged.lock()
+    }
+
+    /// For how long the storage thread has been at what it does now. A working disk takes milliseconds.
+    pub(crate) fn busy_for(&self) -> Duration {
+        self.shared.busy.elapsed()
     }
 
     /// Makes everything durable and lets go of the files.

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, TryRecvError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::{Duration, Instant};
 
 use openraft::entry::RaftEntry;
@@ -16,6 +16,7 @@ use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::database::Database;
+use super::stall::{PROBE_PERIOD, probe};
 use super::{COMMITTED, PURGED, Shared, VOTE, decode, encode, last_index};
 use crate::fatal::{panic_message, stop_process};
 use crate::identity::Identity;
@@ -117,13 +118,19 @@ impl Thread {
                     return None;
                 }
                 Err(TryRecvError::Empty) => {
-                    self.make_durable();
-                    if self.purge_slice() {
+                    if self.timed(|thread| {
+                        thread.make_durable();
+                        thread.purge_slice()
+                    }) {
                         continue;
                     }
-                    match commands.recv() {
+                    match commands.recv_timeout(PROBE_PERIOD) {
                         Ok(command) => command,
-                        Err(_) => continue,
+                        Err(RecvTimeoutError::Timeout) => {
+                            self.probe();
+                            continue;
+                        }
+                        Err(RecvTimeoutError::Disconnected) => continue,
                     }
                 }
             };
@@ -133,10 +140,28 @@ impl Thread {
                 }
                 return Some(done);
             }
-            self.perform(command);
-            if self.waiting_bytes >= GROUP_BYTES {
-                self.make_durable();
-            }
+            self.timed(|thread| {
+                thread.perform(command);
+                if thread.waiting_bytes >= GROUP_BYTES {
+                    thread.make_durable();
+                }
+            });
+        }
+    }
+
+    /// Does `work` in sight of those who watch how long it takes.
+    fn timed<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
+        self.shared.busy.begin();
+        let done = work(self);
+        self.shared.busy.end();
+        done
+    }
+
+    /// Only its duration counts: what cannot be written, the next append will say.
+    fn probe(&mut self) {
+        let tried = self.timed(|thread| probe(&thread.data_dir));
+        if let Err(error) = tried {
+            tracing::debug!(%error, "the disk does not take a probe");
         }
     }
 
