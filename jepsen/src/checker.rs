@@ -5,6 +5,7 @@ pub mod acknowledged;
 pub mod capacity;
 pub mod claims;
 pub mod events;
+pub mod failover;
 pub mod faults;
 pub mod fresh;
 pub mod lifetimes;

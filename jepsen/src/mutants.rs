@@ -74,14 +74,14 @@ fn all() -> Vec<Mutant> {
             LeaderRestart,
             6,
         ),
-        mutant("unknown-as-refused", "an unknown outcome told as refused", Append, PartitionLeader, 3),
+        mutant("unknown-as-refused", "an unknown outcome told as refused", Append, LeaderRestart, 12),
         mutant("impure-apply", "apply depends on the process", VmLifecycle, Kill, 1),
         mutant("no-dedup", "a repeated key acts again", VmLifecycle, Kill, 3),
         mutant("claim-later", "placed first, claimed later", Limits, Kill, 2),
         mutant("leak-claim", "a claim's end frees nothing", VmLifecycle, Kill, 1),
         mutant("resurrect-delete", "a late report brings a deleted VM back", VmLifecycle, LeaderRestart, 4),
         mutant("quota-at-leader", "the quota is checked by the leader only", Limits, Kill, 2),
-        real(mutant("restart-touches-vms", "a daemon begins with ending what runs", VmLifecycle, Kill, 2)),
+        real(mutant("restart-touches-vms", "a daemon begins with ending what runs", VmLifecycle, Kill, 5)),
     ]
 }
 

@@ -2,6 +2,7 @@
 //! that each fault took hold, and heals it before the next.
 
 mod choice;
+mod host;
 pub mod kill;
 pub mod leader_restart;
 mod observed;

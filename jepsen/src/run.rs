@@ -5,6 +5,7 @@
 mod again;
 mod append;
 mod catch_up;
+mod failover;
 mod limits;
 mod measure;
 mod register;
@@ -48,6 +49,8 @@ pub enum Test {
     Append,
     /// Create more VMs at once than quota and capacity allow.
     Limits,
+    /// VMs that may fail over, and pinned ones, while their nodes are hit; needs real guests.
+    Failover,
     /// Write so much while a node is away that it needs a snapshot when it is back; brings its own faults.
     CatchUp,
     /// Lose the store of a node that alone knows, with one other, what was acknowledged; brings its own faults.
@@ -70,7 +73,7 @@ impl Test {
         match self {
             Self::VmLifecycle => 30,
             Self::StaleRead => 20,
-            Self::Register | Self::Append | Self::Limits => 10,
+            Self::Register | Self::Append | Self::Limits | Self::Failover => 10,
             Self::CatchUp => 2,
             Self::Wiped => 1,
         }
@@ -219,6 +222,7 @@ async fn gather(test: Test, context: &mut Running) -> Result<serde_json::Value> 
         Test::Register => serde_json::to_value(register::run(context).await?),
         Test::Append => serde_json::to_value(append::run(context).await?),
         Test::Limits => serde_json::to_value(limits::run(context).await?),
+        Test::Failover => serde_json::to_value(failover::run(context).await?),
         Test::CatchUp => serde_json::to_value(catch_up::run(context).await?),
         Test::Wiped => serde_json::to_value(wiped::run(context).await?),
     };
@@ -324,7 +328,13 @@ impl Running {
     async fn suffer(&mut self, of: Trouble, happened: &mut trouble::Trouble) -> Result<()> {
         let (progress, targets) = (self.progress(), self.targets());
         let mut rng = seed::stream(self.options.seed, "nemesis", 0);
-        let nature = Nature { cluster: &mut self.cluster, journal: &self.journal, progress, rng: &mut rng };
+        let nature = Nature {
+            cluster: &mut self.cluster,
+            journal: &self.journal,
+            progress,
+            rng: &mut rng,
+            hold: None,
+        };
         let prober = Prober::start(targets);
         let done = trouble::run(nature, of.nemesis, of.extent, happened).await;
         happened.observed.unavailable = prober.longest_gap();

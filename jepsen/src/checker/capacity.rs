@@ -35,7 +35,9 @@ pub fn check(vcpus: u64, capacity: &BTreeMap<String, u64>, events: &[Event]) -> 
                     ));
                 }
             }
-            "deleted" | "rescheduling" => drop(placed.remove(event.id.as_str())),
+            "deleted" | "rescheduling" | "failing-over" | "evacuated" => {
+                drop(placed.remove(event.id.as_str()))
+            }
             "waiting" => waited += 1,
             _ => {}
         }

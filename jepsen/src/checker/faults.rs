@@ -34,12 +34,9 @@ mod tests {
 
     fn fault(was_leader: bool) -> Fault {
         Fault {
-            kind: FaultKind::Kill,
-            node: "n1".into(),
-            was_leader,
-            began_ns: 1,
             took_hold: true,
             healed_ns: Some(2),
+            ..Fault::new(FaultKind::Kill, "n1".into(), was_leader, 1)
         }
     }
 

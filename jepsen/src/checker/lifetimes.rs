@@ -70,8 +70,8 @@ fn judge(
 
 fn power_went(faults: &[Fault], node: &str, from_ns: u64, until_ns: u64) -> bool {
     faults.iter().any(|fault| {
-        use FaultKind::{PartitionPower, PowerAll, PowerMost, PowerOne};
-        matches!(fault.kind, PartitionPower | PowerOne | PowerMost | PowerAll)
+        use FaultKind::{KillHost, PartitionPower, PowerAll, PowerMost, PowerOne};
+        matches!(fault.kind, KillHost | PartitionPower | PowerOne | PowerMost | PowerAll)
             && fault.node.split(',').any(|hit| hit == node)
             // It goes some time after the fault began and before it was healed.
             && fault.began_ns < until_ns
@@ -93,12 +93,9 @@ mod tests {
 
     fn power(node: &str, began_ns: u64) -> Fault {
         Fault {
-            kind: FaultKind::PowerAll,
-            node: node.into(),
-            was_leader: true,
-            began_ns,
             took_hold: true,
             healed_ns: Some(began_ns + 30),
+            ..Fault::new(FaultKind::PowerAll, node.into(), true, began_ns)
         }
     }
 

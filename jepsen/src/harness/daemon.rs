@@ -197,6 +197,24 @@ impl Daemon {
         Ok(())
     }
 
+    /// Bytes of its log are not what was written, from `share` of it on: others, or gone. It must not run.
+    ///
+    /// # Errors
+    /// When the file cannot be changed.
+    pub fn damage_log(&self, share: f64, gone: bool) -> Result<()> {
+        use std::os::unix::fs::FileExt;
+        let path = self.data_dir().join("log/db");
+        let file = OpenOptions::new().write(true).open(&path).with_context(|| path.display().to_string())?;
+        let from = (file.metadata()?.len() as f64 * share) as u64;
+        if gone {
+            file.set_len(from)?;
+        } else {
+            let noise: Vec<u8> = (0..64 * 1024).map(|_| rand::random()).collect();
+            file.write_all_at(&noise, from)?;
+        }
+        file.sync_all().context("the damage is not durable")
+    }
+
     /// The host is as new: nothing of a node is left. It must not run.
     ///
     /// # Errors

@@ -22,6 +22,58 @@ nix::ioctl_write_ptr_bad!(ext4_shutdown, 0x8004_587d, u32);
 /// Cuts at once, without even writing the journal.
 const NO_LOG_FLUSH: u32 = 2;
 
+nix::ioctl_write_ptr_bad!(fifreeze, 0xc004_5877, i32);
+nix::ioctl_write_ptr_bad!(fithaw, 0xc004_5878, i32);
+
+/// A file system on which writes wait.
+#[derive(Debug)]
+pub struct Frozen {
+    root: File,
+    probe: PathBuf,
+}
+
+impl Frozen {
+    /// A write does wait.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub fn verify(&self) -> Result<()> {
+        let (done, waits) = std::sync::mpsc::channel();
+        let probe = self.probe.clone();
+        std::thread::spawn(move || {
+            let written = std::fs::write(&probe, "waits");
+            let _ = std::fs::remove_file(&probe);
+            let _ = done.send(written.is_ok());
+        });
+        ensure!(
+            waits.recv_timeout(Duration::from_millis(200)).is_err(),
+            "writes do not wait on a frozen disk"
+        );
+        Ok(())
+    }
+
+    /// Writes go on.
+    ///
+    /// # Errors
+    /// When they do not.
+    pub fn thaw(self) -> Result<()> {
+        self.release().context("cannot thaw the file system")?;
+        Ok(())
+    }
+
+    fn release(&self) -> nix::Result<i32> {
+        // SAFETY: the descriptor is open, and the call reads one int behind a valid pointer, which it ignores.
+        unsafe { fithaw(self.root.as_raw_fd(), &0) }
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        // Again after an orderly thaw, which is refused and does no harm.
+        let _ = self.release();
+    }
+}
+
 /// One disk.
 #[derive(Debug)]
 pub struct Disk {
@@ -73,6 +125,62 @@ impl Disk {
             self.file.display()
         );
         Ok(())
+    }
+
+    /// Takes all room there is. Verified: nothing more can be written.
+    ///
+    /// # Errors
+    /// When there is still room.
+    pub fn fill(&self) -> Result<()> {
+        let path = self.filling();
+        let mut file = File::create(&path)?;
+        let mut chunk = 64 << 20;
+        let mut length = 0_u64;
+        // Blocks are reserved, not written: a full disk in a moment, and none the less full.
+        while chunk >= 4096 {
+            match nix::fcntl::fallocate(
+                &file,
+                nix::fcntl::FallocateFlags::empty(),
+                length as i64,
+                chunk as i64,
+            ) {
+                Ok(()) => length += chunk,
+                Err(nix::errno::Errno::ENOSPC) => chunk /= 2,
+                Err(error) => return Err(error).context("cannot fill the disk"),
+            }
+        }
+        use std::io::Write;
+        let probe = self.mount_point.join("probe");
+        let written = File::create(&probe).and_then(|mut probe| {
+            probe.write_all(&[1; 16 << 10])?;
+            probe.sync_all()
+        });
+        let _ = std::fs::remove_file(&probe);
+        ensure!(written.is_err(), "{} still takes writes", self.file.display());
+        file.flush().context("the file that fills the disk")
+    }
+
+    /// Gives the room back that [`fill`](Self::fill) took.
+    ///
+    /// # Errors
+    /// When the file stays.
+    pub fn make_room(&self) -> Result<()> {
+        std::fs::remove_file(self.filling()).context("the file that fills the disk stays")
+    }
+
+    fn filling(&self) -> PathBuf {
+        self.mount_point.join("filling")
+    }
+
+    /// From here on every write waits, until the answer is thawed or dropped.
+    ///
+    /// # Errors
+    /// When the file system does not freeze.
+    pub fn freeze(&self) -> Result<Frozen> {
+        let root = File::open(&self.mount_point)?;
+        // SAFETY: the descriptor is open, and the call reads one int behind a valid pointer, which it ignores.
+        unsafe { fifreeze(root.as_raw_fd(), &0) }.context("cannot freeze the file system")?;
+        Ok(Frozen { root, probe: self.mount_point.join("probe") })
     }
 
     /// Unmounts; the file system is gone from memory afterwards.

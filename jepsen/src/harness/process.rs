@@ -87,11 +87,17 @@ fn touches(pid: i32, folder: &Path) -> bool {
     here && (vmm_or_shim || descends_from_shim(pid))
 }
 
+/// The process that started this one, unless that has ended.
+pub fn parent(pid: i32) -> Option<Process> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let parent: i32 = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()?;
+    (parent > 1).then(|| Process::find(parent)).flatten()
+}
+
 /// Scripts that stand in for a VMM run under an interpreter; their parent is a shim.
 fn descends_from_shim(pid: i32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse().ok());
-    parent.is_some_and(|parent: i32| {
-        fs::read_link(format!("/proc/{parent}/exe")).is_ok_and(|exe| exe.to_string_lossy().contains("holmd"))
+    parent(pid).is_some_and(|parent| {
+        fs::read_link(format!("/proc/{}/exe", parent.pid))
+            .is_ok_and(|exe| exe.to_string_lossy().contains("holmd"))
     })
 }

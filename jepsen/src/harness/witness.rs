@@ -84,6 +84,18 @@ impl Drop for Witness {
     }
 }
 
+impl super::Cluster {
+    /// The VMMs that run on a node, each with its VM.
+    pub fn vmms_of(&self, at: usize) -> Vec<(Uuid, Process)> {
+        let name = &self.daemons[at].name;
+        let found = self.vmms().into_iter().filter_map(|vmm| {
+            let (node, vm) = identity(vmm.pid, self.scratch.path())?;
+            (node == *name).then_some((vm, vmm))
+        });
+        found.collect()
+    }
+}
+
 fn look(folder: &Path, journal: &Journal, seen: &Mutex<BTreeMap<(i32, u64), Lifetime>>) {
     // One moment for the whole look, taken before it: two that were alive in one look have it in common.
     let now = journal.now_ns();

@@ -1,6 +1,7 @@
 //! An operation: one request to one node, and what its client knows of it. Faults lie on the same clock.
 
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use crate::harness::client::{Error, Reply};
 
@@ -66,7 +67,7 @@ pub struct Operation<C, A> {
 }
 
 /// What the nemesis does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FaultKind {
     /// SIGKILL, and a start once the others have gone on without it.
@@ -99,6 +100,28 @@ pub enum FaultKind {
     PowerAll,
     /// One node's store is lost.
     Wipe,
+    /// SIGKILL of daemon, shims and VMMs of one host; the host goes on.
+    KillHost,
+    /// SIGKILL of the shim of some VM.
+    KillShim,
+    /// SIGKILL of the VMM of some VM.
+    KillVmm,
+    /// Two halves, and one node that reaches both.
+    PartitionBridge,
+    /// Nothing more can be written to one node's disk.
+    DiskFull,
+    /// Writes to one node's disk take long, again and again.
+    DiskSlow,
+    /// Writes to one node's disk wait, and wait.
+    DiskHung,
+    /// Bytes of one node's log are not what was written.
+    Damage,
+    /// The end of one node's log is gone.
+    Truncate,
+    /// One node leaves for ever, and another takes its place.
+    Replace,
+    /// Every daemon is stopped and started, one after another.
+    Rolling,
 }
 
 /// One fault, from its beginning until it was healed.
@@ -112,4 +135,14 @@ pub struct Fault {
     pub took_hold: bool,
     /// When the node served again.
     pub healed_ns: Option<u64>,
+    /// VMs whose own processes were ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub vms: Vec<Uuid>,
+}
+
+impl Fault {
+    /// One that begins; it has not taken hold yet.
+    pub fn new(kind: FaultKind, node: String, was_leader: bool, began_ns: u64) -> Self {
+        Self { kind, node, was_leader, began_ns, took_hold: false, healed_ns: None, vms: Vec::new() }
+    }
 }

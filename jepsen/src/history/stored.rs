@@ -119,14 +119,7 @@ mod tests {
         recorder.invoke(2, "n2", Call::List);
         let refusal = Refusal { code: "unavailable".to_owned(), detail: "no leader".to_owned() };
         recorder.complete(first, Outcome::Fail(refusal));
-        let mut fault = Fault {
-            kind: FaultKind::Pause,
-            node: "n1".to_owned(),
-            was_leader: true,
-            began_ns: 9,
-            took_hold: true,
-            healed_ns: None,
-        };
+        let mut fault = Fault { took_hold: true, ..Fault::new(FaultKind::Pause, "n1".to_owned(), true, 9) };
         journal.write(&json!({"type": "fault", "fault": fault}));
         fault.healed_ns = Some(12);
         journal.write(&json!({"type": "healed", "fault": fault}));

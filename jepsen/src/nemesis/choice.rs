@@ -37,6 +37,42 @@ pub enum Nemesis {
     PowerAll,
     /// Any of these that are short, and a daemon killed while it is cut off.
     Mix,
+    /// Two halves and one node that reaches both; needs five nodes to matter.
+    PartitionBridge,
+    /// Ends every process of a host.
+    KillHost,
+    /// Ends the shim of some VM.
+    KillShim,
+    /// Ends the VMM of some VM.
+    KillVmm,
+    /// Fills a node's disk.
+    DiskFull,
+    /// A node's disk stands still for moments, again and again.
+    DiskSlow,
+    /// A node's disk stands still for seconds.
+    DiskHung,
+    /// Bytes of a node's log change while it is off.
+    Damage,
+    /// The end of a node's log is gone when it comes back.
+    Truncate,
+    /// A node leaves the cluster for ever, and a new one takes its place.
+    Replace,
+    /// Stops and starts every daemon in turn.
+    Rolling,
+    /// A daemon stands still for about as long as a lease lasts, shorter or longer.
+    LeasePause,
+    /// The leader is cut off for longer than a lease.
+    LeasePartition,
+    /// One node hears nobody, or is heard by nobody, for longer than a lease.
+    LeaseOneWay,
+    /// A daemon is dead for longer than a lease.
+    LeaseKill,
+    /// A host without power for longer than a lease.
+    LeasePower,
+    /// Every process of a host is dead for longer than a lease.
+    LeaseKillHost,
+    /// Any fault that makes VMs fail over, and any that must not.
+    Failover,
 }
 
 /// How long a run goes on.
@@ -54,9 +90,62 @@ impl Nemesis {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
+    /// Whether every fault lasts so long that VMs must fail over.
+    pub fn outlasts_leases(self) -> bool {
+        matches!(
+            self,
+            Self::LeasePartition
+                | Self::LeaseOneWay
+                | Self::LeaseKill
+                | Self::LeasePower
+                | Self::LeaseKillHost
+        )
+    }
+
+    /// How long faults are held, in milliseconds, where it is not as usual. Leases last 8.4 seconds in tests of
+    /// failover, and nodes are fenced two seconds later.
+    pub(super) fn hold(self) -> Option<std::ops::Range<u64>> {
+        match self {
+            Self::LeasePause | Self::Failover => Some(5_000..20_000),
+            of if of.outlasts_leases() => Some(16_000..22_000),
+            _ => None,
+        }
+    }
+
     /// The next fault.
     pub(super) fn draw(self, rng: &mut StdRng) -> FaultKind {
         match self {
+            Self::PartitionBridge => FaultKind::PartitionBridge,
+            Self::KillHost | Self::LeaseKillHost => FaultKind::KillHost,
+            Self::KillShim => FaultKind::KillShim,
+            Self::KillVmm => FaultKind::KillVmm,
+            Self::DiskFull => FaultKind::DiskFull,
+            Self::DiskSlow => FaultKind::DiskSlow,
+            Self::DiskHung => FaultKind::DiskHung,
+            Self::Damage => FaultKind::Damage,
+            Self::Truncate => FaultKind::Truncate,
+            Self::Replace => FaultKind::Replace,
+            Self::Rolling => FaultKind::Rolling,
+            Self::LeasePause => FaultKind::Pause,
+            Self::LeasePartition => FaultKind::PartitionLeader,
+            Self::LeaseOneWay => FaultKind::PartitionOneWay,
+            Self::LeaseKill => FaultKind::Kill,
+            Self::LeasePower => FaultKind::PowerOne,
+            Self::Failover => {
+                const ALL: [FaultKind; 10] = [
+                    FaultKind::Pause,
+                    FaultKind::Kill,
+                    FaultKind::Restart,
+                    FaultKind::KillHost,
+                    FaultKind::KillShim,
+                    FaultKind::KillVmm,
+                    FaultKind::PartitionLeader,
+                    FaultKind::PartitionHalves,
+                    FaultKind::PartitionOneWay,
+                    FaultKind::PowerOne,
+                ];
+                ALL[rng.random_range(0..ALL.len())]
+            }
             Self::Kill => FaultKind::Kill,
             Self::LeaderRestart => FaultKind::Restart,
             Self::PartitionHalves => FaultKind::PartitionHalves,

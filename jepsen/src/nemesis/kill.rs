@@ -35,14 +35,12 @@ pub async fn run(
         // Rounds of three hold one kill of the leader for certain; a single round is one.
         let wanted = rounds < 3 || (round + offset) % 3 == 0;
         let victim = if wanted { leader } else { rng.random_range(0..cluster.daemons.len()) };
-        let mut fault = Fault {
-            kind: FaultKind::Kill,
-            node: cluster.daemons[victim].name.clone(),
-            was_leader: victim == leader,
-            began_ns: journal.now_ns(),
-            took_hold: false,
-            healed_ns: None,
-        };
+        let mut fault = Fault::new(
+            FaultKind::Kill,
+            cluster.daemons[victim].name.clone(),
+            victim == leader,
+            journal.now_ns(),
+        );
         cluster.daemons[victim].kill()?;
         fault.took_hold = true;
         journal.write(&serde_json::json!({"type": "fault", "fault": fault}));

@@ -32,14 +32,8 @@ pub async fn run(
         progress.more(rng.random_range(BETWEEN), UNAVAILABLE_LIMIT).await?;
         unasked.extend(cluster.revive()?);
         let leader = cluster.leader().await?;
-        let mut fault = Fault {
-            kind: FaultKind::Restart,
-            node: cluster.daemons[leader].name.clone(),
-            was_leader: true,
-            began_ns: journal.now_ns(),
-            took_hold: false,
-            healed_ns: None,
-        };
+        let mut fault =
+            Fault::new(FaultKind::Restart, cluster.daemons[leader].name.clone(), true, journal.now_ns());
         cluster.daemons[leader].kill()?;
         cluster.daemons[leader].start()?;
         fault.took_hold = true;

@@ -32,6 +32,8 @@ pub struct Nature<'a> {
     pub journal: &'a Journal,
     pub progress: Progress,
     pub rng: &'a mut StdRng,
+    /// How long faults are held, in milliseconds, where it is not as usual.
+    pub hold: Option<std::ops::Range<u64>>,
 }
 
 /// What happened.
@@ -55,6 +57,7 @@ pub async fn run(
 ) -> Result<()> {
     let began = Instant::now();
     let offset = nature.rng.random_range(0..3);
+    nature.hold = nemesis.hold();
     for round in 0.. {
         let over = match extent {
             Extent::Rounds(rounds) => round == rounds,
@@ -84,6 +87,25 @@ impl Trouble {
     }
 }
 
+fn is_of_host(kind: FaultKind) -> bool {
+    use FaultKind::{
+        Damage, DiskFull, DiskHung, DiskSlow, KillHost, KillShim, KillVmm, Replace, Rolling, Truncate,
+    };
+    matches!(
+        kind,
+        KillHost
+            | KillShim
+            | KillVmm
+            | DiskFull
+            | DiskSlow
+            | DiskHung
+            | Damage
+            | Truncate
+            | Replace
+            | Rolling
+    )
+}
+
 /// A majority, `victim` among them.
 fn most(nodes: usize, victim: usize, rng: &mut StdRng) -> Vec<usize> {
     let mut others: Vec<_> = (0..nodes).filter(|node| *node != victim).collect();
@@ -101,7 +123,12 @@ impl Nature<'_> {
         let victim = if on_leader || always { leader } else { self.rng.random_range(0..nodes) };
         let everyone = matches!(
             kind,
-            FaultKind::PowerAll | FaultKind::Loss | FaultKind::Slow | FaultKind::PartitionRing
+            FaultKind::PowerAll
+                | FaultKind::Loss
+                | FaultKind::Slow
+                | FaultKind::PartitionRing
+                | FaultKind::PartitionBridge
+                | FaultKind::Rolling
         );
         let cut = ways::cut(kind, nodes, victim, self.rng);
         let hit = match &cut {
@@ -111,18 +138,12 @@ impl Nature<'_> {
             None => vec![victim],
         };
         let names: Vec<_> = hit.iter().map(|at| self.cluster.daemons[*at].name.clone()).collect();
-        trouble.faults.push(Fault {
-            kind,
-            node: names.join(","),
-            was_leader: hit.contains(&leader),
-            began_ns: self.journal.now_ns(),
-            took_hold: false,
-            healed_ns: None,
-        });
+        trouble.faults.push(Fault::new(kind, names.join(","), hit.contains(&leader), self.journal.now_ns()));
         let at = trouble.faults.len() - 1;
         self.journal.write(&serde_json::json!({"type": "begins", "fault": trouble.faults[at]}));
         match cut {
             Some((ways, cut_off)) => self.network(kind, &ways, &cut_off, at, trouble).await?,
+            None if is_of_host(kind) => self.host(kind, victim, at, trouble).await?,
             None => self.process(kind, &hit, at, trouble).await?,
         }
         let healing = Instant::now();
@@ -135,7 +156,7 @@ impl Nature<'_> {
         Ok(())
     }
 
-    fn took_hold(&self, at: usize, trouble: &mut Trouble) {
+    pub(super) fn took_hold(&self, at: usize, trouble: &mut Trouble) {
         trouble.faults[at].took_hold = true;
         self.journal.write(&serde_json::json!({"type": "fault", "fault": trouble.faults[at]}));
     }
@@ -189,7 +210,7 @@ impl Nature<'_> {
             self.cluster.power_on(cut_off[0])?;
             self.pause_for(AUTOSTART).await;
         }
-        self.pause_for(3_000..9_000).await;
+        self.hold(3_000..9_000).await;
         let majority = matches!(
             kind,
             FaultKind::PartitionHalves
@@ -230,8 +251,10 @@ impl Nature<'_> {
         if kind == FaultKind::PowerMost {
             self.pause_for(1_000..6_000).await;
         } else if !matches!(kind, FaultKind::Restart | FaultKind::PowerAll) {
-            if kind == FaultKind::Pause {
-                self.pause_for(500..6_000).await;
+            match (kind, &self.hold) {
+                (FaultKind::Pause, _) => self.hold(500..6_000).await,
+                (_, Some(_)) => self.hold(0..1).await,
+                (_, None) => {}
             }
             self.others_go_on().await?;
         }
@@ -255,13 +278,18 @@ impl Nature<'_> {
     }
 
     /// Some writes are acknowledged. Few: clients wait long at whoever does not answer.
-    async fn others_go_on(&mut self) -> Result<()> {
+    pub(super) async fn others_go_on(&mut self) -> Result<()> {
         let count = self.rng.random_range(3..8);
         self.progress.more(count, 2 * UNAVAILABLE_LIMIT).await
     }
 
+    /// Holds the fault: for as long as the nemesis wants, or else as usual.
+    pub(super) async fn hold(&mut self, usual_ms: std::ops::Range<u64>) {
+        self.pause_for(self.hold.clone().unwrap_or(usual_ms)).await;
+    }
+
     /// How long a fault lasts is part of the fault.
-    async fn pause_for(&mut self, ms: std::ops::Range<u64>) {
+    pub(super) async fn pause_for(&mut self, ms: std::ops::Range<u64>) {
         tokio::time::sleep(Duration::from_millis(self.rng.random_range(ms))).await;
     }
 }

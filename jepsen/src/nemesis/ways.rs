@@ -28,6 +28,7 @@ pub fn cut(kind: FaultKind, nodes: usize, victim: usize, rng: &mut StdRng) -> Op
             let ways = others.map(|other| if deaf { (other, victim) } else { (victim, other) });
             Some((ways.collect(), vec![victim]))
         }
+        FaultKind::PartitionBridge => Some((bridge(nodes, victim, rng), Vec::new())),
         FaultKind::PartitionRing => Some((ring(nodes, rng), Vec::new())),
         FaultKind::Loss | FaultKind::Slow => Some((all(nodes), Vec::new())),
         FaultKind::Kill
@@ -36,7 +37,17 @@ pub fn cut(kind: FaultKind, nodes: usize, victim: usize, rng: &mut StdRng) -> Op
         | FaultKind::PowerOne
         | FaultKind::PowerMost
         | FaultKind::PowerAll
-        | FaultKind::Wipe => None,
+        | FaultKind::Wipe
+        | FaultKind::KillHost
+        | FaultKind::KillShim
+        | FaultKind::KillVmm
+        | FaultKind::DiskFull
+        | FaultKind::DiskSlow
+        | FaultKind::DiskHung
+        | FaultKind::Damage
+        | FaultKind::Truncate
+        | FaultKind::Replace
+        | FaultKind::Rolling => None,
     }
 }
 
@@ -54,6 +65,18 @@ fn all(nodes: usize) -> Ways {
 
 fn between(nodes: usize, side: &[usize]) -> Ways {
     all(nodes).into_iter().filter(|(from, to)| side.contains(from) != side.contains(to)).collect()
+}
+
+/// The others in two halves that do not reach each other; `victim` reaches both.
+fn bridge(nodes: usize, victim: usize, rng: &mut StdRng) -> Ways {
+    let mut others: Vec<_> = (0..nodes).filter(|node| *node != victim).collect();
+    others.shuffle(rng);
+    let (one, _) = others.split_at(others.len() / 2);
+    let side = |node: &usize| one.contains(node);
+    all(nodes)
+        .into_iter()
+        .filter(|(from, to)| *from != victim && *to != victim && side(from) != side(to))
+        .collect()
 }
 
 /// Each node keeps the way to enough neighbours on a ring that it counts a majority with itself.
@@ -102,6 +125,13 @@ mod tests {
         let seen: BTreeSet<_> = (0..5).map(|node| reached(&ways, 5, node)).collect();
         assert!(seen.iter().all(|reached| reached.len() == 3));
         assert_eq!(seen.len(), 5);
+    }
+
+    #[test]
+    fn a_bridge_reaches_both_halves_and_they_not_each_other() {
+        let (ways, _) = cut(FaultKind::PartitionBridge, 5, 2, &mut seed::stream(1, "ways", 0)).unwrap();
+        assert_eq!(reached(&ways, 5, 2).len(), 5);
+        assert!((0..5).filter(|node| *node != 2).all(|node| reached(&ways, 5, node).len() == 3));
     }
 
     #[test]

@@ -160,14 +160,8 @@ mod tests {
             log.complete(read, Outcome::Ok(registers::Answer::Value(4)));
             let detail = "it \"has\" changed".to_owned();
             log.complete(cas, Outcome::Fail(Refusal { code: "revision_mismatch".to_owned(), detail }));
-            let fault = Fault {
-                kind: FaultKind::PartitionLeader,
-                node: "n3".to_owned(),
-                was_leader: true,
-                began_ns: 1,
-                took_hold: true,
-                healed_ns: None,
-            };
+            let fault =
+                Fault { took_hold: true, ..Fault::new(FaultKind::PartitionLeader, "n3".to_owned(), true, 1) };
             journal.write(&json!({"type": "fault", "fault": fault}));
         });
         assert_eq!(

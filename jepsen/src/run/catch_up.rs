@@ -54,14 +54,12 @@ pub(super) async fn run(running: &mut Running) -> Result<Evidence> {
         let count = running.cluster.daemons.len();
         let victim = if round % 2 == 0 { leader } else { (leader + 1) % count };
         let kind = if rng.random_bool(0.5) { FaultKind::PartitionLeader } else { FaultKind::PowerOne };
-        let mut fault = Fault {
+        let mut fault = Fault::new(
             kind,
-            node: running.cluster.daemons[victim].name.clone(),
-            was_leader: victim == leader,
-            began_ns: running.journal.now_ns(),
-            took_hold: false,
-            healed_ns: None,
-        };
+            running.cluster.daemons[victim].name.clone(),
+            victim == leader,
+            running.journal.now_ns(),
+        );
         let had = index(&running.cluster.daemons[victim].client().get::<ClusterView>(STALE).await?);
         cut(running, victim, kind)?;
         fault.took_hold = true;

@@ -39,14 +39,12 @@ pub(super) async fn run(running: &mut Running) -> Result<Evidence> {
         let nodes = running.cluster.daemons.len();
         ensure!(nodes == 3, "this test is about three nodes");
         let (wiped, behind) = ((leader + 1) % nodes, (leader + 2) % nodes);
-        let mut fault = Fault {
-            kind: FaultKind::Wipe,
-            node: running.cluster.daemons[wiped].name.clone(),
-            was_leader: true,
-            began_ns: running.journal.now_ns(),
-            took_hold: false,
-            healed_ns: None,
-        };
+        let mut fault = Fault::new(
+            FaultKind::Wipe,
+            running.cluster.daemons[wiped].name.clone(),
+            true,
+            running.journal.now_ns(),
+        );
         running.cluster.cut_off(behind)?;
         for number in 0..WRITES {
             let name = format!("w{round}-{number}");

@@ -21,6 +21,8 @@ use crate::history::{self, Outcome, Recorder};
 pub const LISTS: u64 = 4;
 const THINK_MS: u64 = 120;
 const ATTEMPTS: usize = 4;
+/// Users that take what they are told first: what is told as refused must not have happened.
+const GIVES_UP: f64 = 0.4;
 /// Metadata holds no longer text.
 const TEXT_MAX: usize = 240;
 
@@ -181,7 +183,7 @@ async fn write(
         if !(unsettled && matches!(outcome, Outcome::Fail(_))) {
             worst = Some(outcome);
         }
-        if !again || rng.random_bool(0.1) {
+        if !again || rng.random_bool(GIVES_UP) {
             break;
         }
         think(rng, THINK_MS).await;

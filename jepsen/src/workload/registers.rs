@@ -21,6 +21,8 @@ use crate::history::{self, Outcome, Recorder};
 pub const KEY: &str = "v";
 const THINK_MS: u64 = 120;
 const ATTEMPTS: usize = 4;
+/// Users that take what they are told first: what is told as refused must not have happened.
+const GIVES_UP: f64 = 0.4;
 /// One write in this many carries much else along: long log entries take other ways through a store.
 const LONG_EVERY: u32 = 6;
 
@@ -140,7 +142,7 @@ impl Client {
             if !(unsettled && matches!(outcome, Outcome::Fail(_))) {
                 worst = Some(outcome);
             }
-            if !again || rng.random_bool(0.1) {
+            if !again || rng.random_bool(GIVES_UP) {
                 break;
             }
             think(rng, THINK_MS).await;
