@@ -92,6 +92,7 @@ impl Simulated {
         let dir = self.dir(vm);
         let latest = dir.simulated().map_err(io_error("cannot read the run of", dir.path()))?;
         let Some(run) = latest.filter(|run| run.ended.is_none() && run.boot_id == self.shared.boot_id) else {
+            self.shared.armed.remove(vm);
             return Ok(None);
         };
         match &run.lease {
@@ -172,6 +173,7 @@ impl Simulated {
             lease: spec.lease.clone(),
             start_order: spec.start_order,
         };
+        let _changing = self.changing();
         self.record(spec.vm, &record)?;
         if let Some(lease) = &spec.lease {
             self.look_after(spec.vm, lease);

@@ -19,34 +19,41 @@ const PERIOD: Duration = Duration::from_millis(100);
 /// The VMs that depend on a lease, as far as this daemon knows.
 #[derive(Default)]
 pub struct Armed {
-    vms: Mutex<BTreeMap<VmId, Lease>>,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    vms: BTreeMap<VmId, Lease>,
+    /// A task looks at their leases.
+    looked_at: bool,
 }
 
 impl Armed {
-    /// Whether this is the first one, so that nobody looks at leases yet.
+    /// True where nobody looks at leases yet, and the caller has to see to that.
     fn insert(&self, vm: VmId, lease: &Lease) -> bool {
-        let mut vms = self.lock();
-        let first = vms.is_empty();
-        vms.insert(vm, lease.clone());
-        first
+        let mut known = self.lock();
+        known.vms.insert(vm, lease.clone());
+        !std::mem::replace(&mut known.looked_at, true)
     }
 
     /// This VM depends on none any more.
     pub fn remove(&self, vm: VmId) {
-        self.lock().remove(&vm);
+        self.lock().vms.remove(&vm);
     }
 
-    /// Those whose lease has ended; `None` when there is no VM to look after.
+    /// Those whose lease has ended; `None` when there is no VM to look after, and nobody does any more.
     fn ended(&self) -> Option<Vec<VmId>> {
-        let vms = self.lock();
-        if vms.is_empty() {
+        let mut known = self.lock();
+        known.looked_at = !known.vms.is_empty();
+        if !known.looked_at {
             return None;
         }
         let now = host::boottime_ns();
         // Mostly all depend on one file.
         let mut views: HashMap<&Path, Option<LeaseView>> = HashMap::new();
         let mut ended = Vec::new();
-        for (vm, Lease { file, id }) in vms.iter() {
+        for (vm, Lease { file, id }) in &known.vms {
             let view = views.entry(file).or_insert_with(|| LeaseView::open(file).ok());
             let deadline = view.as_ref().and_then(|view| view.deadline_of(*id));
             if deadline.is_none_or(|deadline| deadline <= now) {
@@ -56,8 +63,8 @@ impl Armed {
         Some(ended)
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<VmId, Lease>> {
-        self.vms.lock().unwrap_or_else(|e| e.into_inner())
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(|e| e.into_inner())
     }
 }
 
@@ -78,12 +85,8 @@ async fn enforce(driver: Weak<Shared>) {
         let driver = Simulated { shared };
         let Some(ended) = driver.shared.armed.ended() else { return };
         for vm in ended {
-            match driver.running(vm) {
-                // To look was to end it, or it had ended before.
-                Ok(None) => driver.shared.armed.remove(vm),
-                // It was armed with another lease meanwhile, or cannot be read: looked at again.
-                Ok(Some(_)) | Err(_) => {}
-            }
+            // To look is to end it. What cannot be read is looked at again.
+            let _ = driver.running(vm);
         }
     }
 }
