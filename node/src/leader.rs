@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use holm_model::node::Node;
 use holm_model::{Command, NodeId, State};
 use holm_raft::handle::Handle;
 use holm_sched::{Controller, Facts};
@@ -39,6 +40,7 @@ async fn lead(raft: &Handle, controllers: &[Box<dyn Controller>]) {
     let mut status = raft.status();
     let mut began = Instant::now();
     let mut ticked = Instant::now();
+    let mut offered: Option<Instant> = None;
     loop {
         let (leading, term) = {
             let status = status.borrow();
@@ -68,6 +70,10 @@ async fn lead(raft: &Handle, controllers: &[Box<dyn Controller>]) {
                 }
             }
         }
+        if offered.is_none_or(|offered| offered.elapsed() >= PERIOD) {
+            hand_over(raft).await;
+            offered = Some(Instant::now());
+        }
         tokio::select! {
             _ = states.changed() => {}
             () = tokio::time::sleep_until((ticked + PERIOD).into()) => {}
@@ -75,6 +81,22 @@ async fn lead(raft: &Handle, controllers: &[Box<dyn Controller>]) {
                 let _ = lost;
                 return;
             }
+        }
+    }
+}
+
+/// A node that is being emptied, or worked on, leads only while no other can.
+async fn hand_over(raft: &Handle) {
+    let published = raft.state();
+    let nodes = &published.state.nodes;
+    let goes = |node: &Node| node.drain.is_some() || node.maintenance.is_some();
+    if !nodes.get(&raft.node_id()).is_some_and(goes) {
+        return;
+    }
+    for node in nodes.values().filter(|node| node.up && !goes(node)) {
+        match raft.transfer_leadership(Some(node.id)).await {
+            Ok(to) => return tracing::info!(node = %to, "leads now, because this node is being emptied"),
+            Err(error) => tracing::debug!(node = %node.id, %error, "does not take over"),
         }
     }
 }
