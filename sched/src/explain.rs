@@ -12,7 +12,9 @@ use serde::{Deserialize, Serialize};
 use crate::column::Column;
 use crate::host::Host;
 use crate::policy::Policy;
+use crate::preempt::Eviction;
 use crate::request::{Placed, Request};
+use crate::select::Batch;
 use crate::shape::draw;
 use crate::weigher::{Range, weighted};
 
@@ -24,6 +26,9 @@ pub struct Explanation {
     pub placed_on: Option<NodeId>,
     /// The host that a decision made now would choose.
     pub best: Option<NodeId>,
+    /// Whom a decision made now would evict for it, if it fits nowhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eviction: Option<Eviction>,
     /// By node id.
     pub hosts: Vec<HostVerdict>,
 }
@@ -99,7 +104,10 @@ pub fn explain(state: &State, policy: &Policy, vm: &Vm) -> Explanation {
         .map(|(host, verdict)| HostVerdict { node: host.id(), name: host.node.name.clone(), verdict })
         .collect();
     let best = best(&hosts, vm.id);
-    Explanation { vm: vm.id, placed_on: vm.claim.as_ref().map(|claim| claim.node), best, hosts }
+    let seeks = vm.claim.is_none() && best.is_none();
+    let eviction = seeks.then(|| Batch::new(state, policy).eviction(&[vm])).flatten();
+    let placed_on = vm.claim.as_ref().map(|claim| claim.node);
+    Explanation { vm: vm.id, placed_on, best, eviction: eviction.map(|(_, eviction)| eviction), hosts }
 }
 
 /// Explains a VM that does not exist: it is created in a copy of `state`, so a dry run is refused exactly

@@ -188,6 +188,15 @@ impl<'a> Host<'a> {
         self.building = self.building.saturating_sub(u32::from(vm.status == VmStatus::Build));
     }
 
+    /// The host with that claim again.
+    pub fn put_back(&mut self, vm: &Vm) {
+        let Some(claim) = vm.claim.as_ref().filter(|claim| claim.node == self.node.id) else { return };
+        self.claimed.to_mut().add(&claim.resources);
+        self.recount();
+        self.vms += 1;
+        self.building += u32::from(vm.status == VmStatus::Build);
+    }
+
     /// Values of a metadata key over its aggregates, each split at commas as Nova does.
     pub fn metadata(&self, key: &str) -> impl Iterator<Item = &'a str> + Clone {
         self.raw_metadata(key).flat_map(|value| value.split(',')).map(str::trim)

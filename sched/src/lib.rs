@@ -13,6 +13,7 @@ pub mod host;
 mod imagine;
 pub mod n_plus_one;
 pub mod policy;
+pub mod preempt;
 pub mod queue;
 pub mod request;
 pub mod reserve;

@@ -36,7 +36,7 @@ pub struct Kept<'a> {
 impl<'a> Kept<'a> {
     /// What the record of `vm` keeps, and of which node.
     pub fn of(state: &'a State, vm: &'a Vm) -> Option<(NodeId, Self)> {
-        let reserved = vm.reserved?;
+        let reserved = vm.reserved.as_ref()?;
         let mut spoken_for = feasible::claim_of(&vm.spec);
         let claims = state.vms_on(reserved.node).filter_map(|other| other.claim.as_ref());
         claims
@@ -87,8 +87,9 @@ pub fn choose<'a>(
     let mut kept = BTreeMap::new();
     let long = |vm: &Vm| vm.waiting_since.is_some_and(|since| now.since_ms(since) >= policy.reserve_after_ms);
     let waits = |vm: &Vm| vm.spec.on_no_host == OnNoHost::Queue || vm.recovery.failing_over;
-    let asks = |vm: &Vm| vm.reserved.is_some() || long(vm) && waits(vm);
-    let waiting = waiting.into_iter().filter(|request| policy.reserve_after_ms > 0 && asks(request.vm));
+    let emptied_for = |vm: &Vm| vm.reserved.as_ref().is_some_and(|reserved| !reserved.evicted.is_empty());
+    let asks = |vm: &Vm| policy.reserve_after_ms > 0 && (vm.reserved.is_some() || long(vm) && waits(vm));
+    let waiting = waiting.into_iter().filter(|request| asks(request.vm) || emptied_for(request.vm));
     // Those that have one go first: it does not wander while it could still do.
     let (holders, others): (Vec<_>, Vec<_>) = waiting.partition(|request| request.vm.reserved.is_some());
     if holders.is_empty() && others.is_empty() {
@@ -97,7 +98,8 @@ pub fn choose<'a>(
     let empty: Vec<Host<'_>> = hosts.iter().map(Host::emptied).collect();
     let mut without = Vec::new();
     for request in holders {
-        let mut same = empty.iter().filter(|host| request.vm.reserved.is_some_and(|r| r.node == host.id()));
+        let mut same =
+            empty.iter().filter(|host| request.vm.reserved.as_ref().is_some_and(|r| r.node == host.id()));
         match same.find(|host| policy.passes(&request, host)) {
             Some(host) => _ = kept.insert(request.vm.id, host.id()),
             None => without.push(request),

@@ -15,6 +15,7 @@ use holm_model::{NodeId, State, Timestamp, VmId};
 use crate::column::Column;
 use crate::host::Host;
 use crate::policy::Policy;
+use crate::preempt::{self, Eviction};
 use crate::request::{Placed, Request};
 use crate::reserve;
 use crate::shape::{Chosen, Shape};
@@ -91,7 +92,7 @@ impl<'a> Batch<'a> {
 
     /// From here on, what is kept for `vm` is kept: those that follow are behind it in the queue.
     pub fn keep_host_of(&mut self, vm: &Vm) {
-        let Some(reserved) = vm.reserved else { return };
+        let Some(reserved) = &vm.reserved else { return };
         let Ok(at) = self.hosts.binary_search_by_key(&reserved.node, Host::id) else { return };
         if self.hosts[at].kept.as_ref().is_some_and(|kept| kept.vm.id == vm.id) {
             self.hosts[at].keep();
@@ -104,6 +105,12 @@ impl<'a> Batch<'a> {
         let withheld = self.withheld.iter().map(|at| self.hosts[*at].id()).collect();
         let waiting = vms.iter().map(|vm| self.request(vm)).collect();
         reserve::choose(self.policy, &self.hosts, &withheld, waiting, now)
+    }
+
+    /// Whom to evict for the first of `vms`, in the order of the queue, that fits nowhere and would then.
+    pub fn eviction(&self, vms: &[&'a Vm]) -> Option<(VmId, Eviction)> {
+        let offered: Vec<&Host<'_>> = self.offered.iter().map(|at| &self.hosts[*at]).collect();
+        preempt::choose(self.state, self.policy, vms.iter().map(|vm| self.request(vm)), &offered)
     }
 
     fn request(&self, vm: &'a Vm) -> Request<'a> {

@@ -23,12 +23,25 @@ pub struct Explanation {
     /// How its host was chosen; null while it was never placed.
     #[serde(default)]
     pub decision: Option<Decision>,
+    /// Whom the scheduler would evict for it now; null when it fits somewhere, or that would not help, or the policy
+    /// has preemption off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eviction: Option<Eviction>,
     /// Of a dry run with `count`: where each VM would go, in order.
     #[serde(default)]
     pub placements: Vec<Planned>,
     /// True when nothing was created: the VM is only thought of.
     #[serde(default)]
     pub dry_run: bool,
+}
+
+/// VMs of lesser priority that would leave a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Eviction {
+    /// Name of the node.
+    pub node: String,
+    /// Names of the VMs, the greatest priority first.
+    pub victims: Vec<String>,
 }
 
 /// Where a VM that is only thought of would go.
@@ -56,6 +69,9 @@ pub struct Decision {
     /// Names of nodes that were not offered, because they might have been dead.
     #[serde(default)]
     pub withheld: Vec<String>,
+    /// Names of VMs that were evicted to make room for it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub evicted: Vec<String>,
     /// The chosen node first, then the runners-up; at most three of those are kept.
     pub scores: Vec<Score>,
 }

@@ -92,6 +92,7 @@ fn decision() -> Decision {
         policy: 1,
         chosen: Some("n1".to_owned()),
         withheld: vec!["c".into()],
+        evicted: vec!["batch".into()],
         candidates: 2,
         scores: vec![score("n1", 1, 2.5), score("n3", 3, 1.25)],
     }

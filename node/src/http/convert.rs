@@ -84,7 +84,7 @@ pub fn vm(state: &State, vm: &model::vm::Vm) -> api::Vm {
         observed: vm.observed.as_ref().map(observed),
         excluded: hosts(&vm.excluded),
         refusals: hosts(&vm.refusals),
-        reserved_node: vm.reserved.map(|reserved| node_name(state, reserved.node)),
+        reserved_node: vm.reserved.as_ref().map(|reserved| node_name(state, reserved.node)),
         waiting_since: vm.waiting_since.map(timestamp),
         build_deadline: waits_until(vm),
         created_at: timestamp(vm.created_at),

@@ -1,7 +1,7 @@
 //! What would become of a request, without making it: the command is applied to a copy of the state, so
 //! that every refusal is the one the request would get, and the scheduler is asked about what that gave.
 
-use holm_api::{Explanation, Planned};
+use holm_api::{Eviction, Explanation, Planned};
 use holm_model::vm::Vm;
 use holm_model::{Actor, Command, Entry, Proposal, Reply, State, VmId, apply};
 use holm_sched::{Batch, Policy};
@@ -53,7 +53,13 @@ fn summary(explanation: &Explanation) -> String {
     let all = explanation.hosts.len();
     match best {
         Some(best) => format!("{count} of {all} nodes fit, {} best; nothing was created", best.node),
-        None => format!("none of {all} nodes fits: it would wait; nothing was created"),
+        None => match &explanation.eviction {
+            Some(Eviction { node, victims }) => {
+                let victims = victims.join(", ");
+                format!("none of {all} nodes fits: it would evict {victims} from {node}; nothing was created")
+            }
+            None => format!("none of {all} nodes fits: it would wait; nothing was created"),
+        },
     }
 }
 

@@ -2,7 +2,7 @@
 //! answer, so the explanation cannot differ from the decision.
 
 use axum::extract::State;
-use holm_api::{Explanation, HostVerdict, ReadQuery, Verdict, Weight};
+use holm_api::{Eviction, Explanation, HostVerdict, ReadQuery, Verdict, Weight};
 use holm_model::vm::{Vm, VmStatus};
 use holm_model::{NodeId, State as Model};
 use holm_sched::Policy;
@@ -61,6 +61,10 @@ pub fn explanation(state: &Model, vm: &Vm) -> Explanation {
         summary: summary(state, vm, explained.best, &hosts),
         hosts,
         decision: vm.decision.as_ref().map(|made| convert::decision(state, made)),
+        eviction: explained.eviction.as_ref().map(|eviction| Eviction {
+            node: convert::node_name(state, eviction.node),
+            victims: eviction.victims.iter().map(|vm| convert::vm_name(state, *vm)).collect(),
+        }),
         placements: Vec::new(),
         dry_run: false,
     }
@@ -124,9 +128,27 @@ fn summary(state: &Model, vm: &Vm, best: Option<NodeId>, hosts: &[HostVerdict]) 
             let why = vm.fault.as_ref().map_or("no reason was recorded", |fault| fault.message.as_str());
             format!("not placed: {why}; start it to try again ({fits} of {all} nodes fit now)")
         }
+        (VmStatus::Shutoff, Some(best)) => {
+            let best = convert::node_name(state, best);
+            format!("off, and on no node; {fits} of {all} nodes fit now, {best} best")
+        }
         (_, Some(best)) => {
             format!("waiting; {fits} of {all} nodes fit now, {} best", convert::node_name(state, best))
         }
-        (_, None) => format!("waiting: none of {all} nodes fits; tried again whenever something changes"),
+        (VmStatus::Shutoff, None) => format!("off, and on no node; none of {all} nodes fits now"),
+        (_, None) => format!("waiting: none of {all} nodes fits; {}", hope(state, vm)),
+    }
+}
+
+/// What a VM that fits nowhere waits for.
+fn hope(state: &Model, vm: &Vm) -> String {
+    let Some(reserved) = &vm.reserved else { return "tried again whenever something changes".to_owned() };
+    let node = convert::node_name(state, reserved.node);
+    let leaving = reserved.evicted.iter().filter(|id| state.vms.get(id).is_some_and(|vm| vm.claim.is_some()));
+    let leaving: Vec<String> = leaving.map(|id| convert::vm_name(state, *id)).collect();
+    if leaving.is_empty() {
+        format!("{node} is kept for it until there is room")
+    } else {
+        format!("{node} is kept for it, which these leave: {}", leaving.join(", "))
     }
 }

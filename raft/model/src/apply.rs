@@ -15,6 +15,7 @@ mod image;
 mod node;
 mod placement;
 mod policy;
+mod preemption;
 mod recovery;
 mod release;
 mod report;
@@ -139,6 +140,7 @@ impl Cx<'_> {
             Command::TaskOverdue(c) => self.task_overdue(c),
             Command::EvacuateVm(c) => self.evacuate_vm(c),
             Command::ResetVmState(c) => self.reset_vm_state(c),
+            Command::PreemptVms(c) => self.preempt_vms(c),
         }
     }
 

@@ -19,9 +19,9 @@ pub use self::node::{
     SetNodeMaintenance, SetNodeUp, UnfenceNode, UpdateNode,
 };
 pub use self::vm::{
-    Choice, CreateVm, CreateVms, DeleteVm, EvacuateVm, NoHost, PlaceVms, Placement, ReleaseCause, Released,
-    ReportVms, ResetVmState, RestartVm, SetVmPolicies, SetVmPower, StopForDrain, TaskOverdue, VacateVms,
-    VmReport,
+    Choice, CreateVm, CreateVms, DeleteVm, EvacuateVm, NoHost, PlaceVms, Placement, PreemptVms, ReleaseCause,
+    Released, ReportVms, ResetVmState, RestartVm, SetVmPolicies, SetVmPower, StopForDrain, TaskOverdue,
+    VacateVms, VmReport,
 };
 use crate::flavor::Size;
 use crate::id::{ClusterId, FlavorId, ImageId, Incarnation, NodeId, Revision, Timestamp};
@@ -114,6 +114,7 @@ pub enum Command {
     TaskOverdue(TaskOverdue),
     EvacuateVm(EvacuateVm),
     ResetVmState(ResetVmState),
+    PreemptVms(PreemptVms),
 }
 
 impl Command {
@@ -164,6 +165,7 @@ impl Command {
             Self::TaskOverdue(_) => "TaskOverdue",
             Self::EvacuateVm(_) => "EvacuateVm",
             Self::ResetVmState(_) => "ResetVmState",
+            Self::PreemptVms(_) => "PreemptVms",
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::id::NodeId;
 use crate::node::{HypervisorKind, Node};
 use crate::resources::{Inventory, ResourceClass, Resources};
 use crate::state::State;
-use crate::vm::{VMM_OVERHEAD_MIB, Vm, VmSpec};
+use crate::vm::{VMM_OVERHEAD_MIB, Vm, VmSpec, VmStatus};
 
 /// Prefix of an extra spec that asks for an amount of a class, as in Nova: `resources:CUSTOM_GPU=1`.
 pub const RESOURCES: &str = "resources:";
@@ -167,6 +167,28 @@ pub fn group_members<'a>(state: &'a State, node: NodeId, vm: &Vm) -> Option<(&'a
         }
     }
     Some((group, members))
+}
+
+/// Preemption: whether `victim` may be made to leave its node for `vm`. It must allow it, since its disks there are
+/// lost; have strictly less priority, so that nobody evicts in a circle; and not belong to the same server group.
+pub fn may_evict(vm: &Vm, victim: &Vm) -> Result<(), Refusal> {
+    let (mine, its) = (&vm.spec.scheduling, &victim.spec.scheduling);
+    if !its.preemptible {
+        return Err("it is not preemptible".to_owned());
+    }
+    if victim.status == VmStatus::Deleting {
+        return Err("it is being deleted".to_owned());
+    }
+    if its.priority >= mine.priority {
+        return Err(format!("its priority {} is not less than {}", its.priority, mine.priority));
+    }
+    if mine.group.is_some() && mine.group == its.group {
+        return Err("it is in the same server group".to_owned());
+    }
+    if mine.same_host.contains(&victim.id) {
+        return Err("it is wanted on the same host".to_owned());
+    }
+    Ok(())
 }
 
 /// All hard rules in order; the refusing rule's name comes with the refusal.

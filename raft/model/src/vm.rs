@@ -308,6 +308,9 @@ pub struct Decision {
     /// Nodes the leader did not offer, because they might have been dead.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub withheld: BTreeSet<NodeId>,
+    /// VMs that were evicted to make room for it.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub evicted: BTreeSet<VmId>,
     /// How many hosts passed the filters.
     pub candidates: u32,
     /// The best hosts and their scores, the chosen one first; at most [`RUNNERS_UP_MAX`] + 1.
@@ -337,11 +340,14 @@ pub struct Claim {
 
 /// A host kept for a VM that has long waited: those behind it in the queue may take there only what it
 /// would leave over, were everything gone that was there when the reservation began.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reservation {
     pub node: NodeId,
     /// Claims of later epochs count against what is left over.
     pub since: Revision,
+    /// VMs that leave the node for it.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub evicted: BTreeSet<VmId>,
 }
 
 /// One host and why it did not do.

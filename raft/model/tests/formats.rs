@@ -149,7 +149,14 @@ fn samples() -> Vec<Command> {
             boot_id: BootId(uuid(9)),
             sequence: 78,
             reports: vec![
-                VmReport { vm: vm(), epoch: epoch(), run: 1, state: ObservedState::Running, armed_for: None, note: None },
+                VmReport {
+                    vm: vm(),
+                    epoch: epoch(),
+                    run: 1,
+                    state: ObservedState::Running,
+                    armed_for: None,
+                    note: None,
+                },
                 VmReport {
                     vm: vm(),
                     epoch: epoch(),
@@ -214,7 +221,8 @@ fn samples() -> Vec<Command> {
             | Command::RestartVm(_)
             | Command::TaskOverdue(_)
             | Command::EvacuateVm(_)
-            | Command::ResetVmState(_) => {}
+            | Command::ResetVmState(_)
+            | Command::PreemptVms(_) => {}
         }
     }
     samples
@@ -318,6 +326,13 @@ fn trouble() -> Vec<Command> {
         Command::TaskOverdue(TaskOverdue { leadership, vm: vm(), task_state: TaskState::Spawning, run: 1 }),
         Command::EvacuateVm(EvacuateVm { vm: vm(), confirm_node_off: true, expected: None }),
         Command::ResetVmState(ResetVmState { vm: vm(), expected: None }),
+        Command::PreemptVms(PreemptVms {
+            leadership,
+            vm: vm(),
+            node: NodeId(1),
+            victims: vec![VmId(uuid(10))],
+            stop: StopMode::Graceful { timeout_s: 30 },
+        }),
     ]
 }
 

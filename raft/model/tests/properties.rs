@@ -50,6 +50,10 @@ enum Step {
     Vacated {
         vm: u8,
     },
+    Preempt {
+        vm: u8,
+        victims: Vec<VmId>,
+    },
     StopForDrain(Vec<VmId>),
     Restart {
         vm: u8,
@@ -159,7 +163,8 @@ fn step() -> impl Strategy<Value = Step> {
             command(Command::CreateVm(CreateVm {
                 id: vm_id(v), name: format!("vm{v}"), flavor: flavor_id(f), image: image_id(i), kernel: None,
                 cmdline: None, node: n.map(NodeId), availability: Availability::Pinned, policies: Default::default(), on_no_host: OnNoHost::Queue,
-                scheduling: Scheduling { group: g.map(group_id), availability_zone: z.map(|z| format!("z{z}")), ..Scheduling::default() },
+                scheduling: Scheduling { group: g.map(group_id), availability_zone: z.map(|z| format!("z{z}")),
+                    priority: i32::from(v) % 3, preemptible: v % 2 == 0, ..Scheduling::default() },
             }))
         }),
         10 => (node.clone(), proptest::collection::vec(vm.clone(), 0..5), any::<bool>())
@@ -221,6 +226,7 @@ fn trouble(vm: impl Strategy<Value = u8> + Clone + 'static) -> impl Strategy<Val
             }))
         }),
         2 => vms.clone().prop_map(Step::Vacate),
+        2 => (vm.clone(), vms.clone()).prop_map(|(vm, victims)| Step::Preempt { vm, victims }),
         1 => vms.prop_map(Step::StopForDrain),
         2 => vm.clone().prop_map(|vm| Step::Restart { vm }),
         2 => vm.clone().prop_map(|vm| Step::Overdue { vm }),
@@ -259,6 +265,9 @@ fn steering(vm: impl Strategy<Value = u8> + Clone + 'static) -> impl Strategy<Va
                 id: aggregate_id(a), name: None, add_nodes, remove_nodes, metadata: BTreeMap::new(), inventory, expected: None,
             })
         }),
+        2 => (0..5u8).prop_map(|off| Command::SetSchedulerPolicy(SetSchedulerPolicy {
+            policy: Some(policy::SchedulerPolicy { preemption: off > 0, ..policy::SchedulerPolicy::default() }), expected: None,
+        })),
         1 => (0..3u8).prop_map(|a| Command::DeleteAggregate(DeleteAggregate { id: aggregate_id(a), expected: None })),
         1 => (node, proptest::option::of(0..12u64)).prop_map(move |(n, total)| Command::UpdateNode(UpdateNode {
             node: NodeId(n), labels: BTreeMap::from([("disk".into(), total.map(|t| t.to_string()))]), taints: None,
@@ -355,6 +364,16 @@ fn command_of(step: &Step, state: &State, n: u64) -> Command {
             leadership,
             vms: vms.clone(),
             reason: "test".into(),
+            stop: StopMode::Force,
+        }),
+        Step::Preempt { vm, victims } => Command::PreemptVms(PreemptVms {
+            leadership,
+            vm: vm_id(*vm),
+            node: victims
+                .iter()
+                .find_map(|id| state.vms.get(id)?.claim.as_ref())
+                .map_or(NodeId(1), |c| c.node),
+            victims: victims.clone(),
             stop: StopMode::Force,
         }),
         Step::Vacated { vm } => {

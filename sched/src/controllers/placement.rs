@@ -1,22 +1,26 @@
 //! Places the waiting VMs in the order of the queue, in one `PlaceVms`, by the replicated policy; for those
-//! that fit nowhere it records why, when that is news, and gives up on those that would not wait or have
-//! waited too long.
+//! that fit nowhere it records why, when that is news, keeps hosts or has VMs of lesser priority evicted where the
+//! policy says so, and gives up on those that would not wait or have waited too long.
 
 use std::collections::BTreeSet;
 
-use holm_model::command::{Command, NoHost, PlaceVms};
+use holm_model::command::{Command, NoHost, PlaceVms, PreemptVms};
 use holm_model::id::Revision;
-use holm_model::vm::{BUILD_TIMEOUT_MS, HostReason, OnNoHost, Vm};
+use holm_model::vm::{BUILD_TIMEOUT_MS, HostReason, OnNoHost, StopMode, Vm};
 use holm_model::{NodeId, State, Timestamp};
 
 use super::node_health::UP_BELOW_MS;
 use crate::controller::{Controller, Facts};
 use crate::policy::Policy;
+use crate::preempt::Eviction;
 use crate::queue;
 use crate::select::Batch;
 
 /// Most `NoHost` of one decision; each carries a reason per host. The rest follows in the next.
 pub const NO_HOST_MAX: usize = 100;
+
+/// How long an evicted guest may take to shut down before it is powered off, in seconds; Kubernetes' grace period.
+pub const EVICTION_STOP_S: u32 = 30;
 
 /// The scheduler.
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,12 +43,21 @@ impl Controller for Placement {
         if !placements.is_empty() {
             commands.push(Command::PlaceVms(PlaceVms { leadership, placements, atomic: false }));
         }
+        let eviction = batch.eviction(&unplaced);
+        let preempting = eviction.as_ref().map(|(vm, _)| *vm);
         let reservations = batch.reservations(&unplaced, facts.now);
         let no_hosts = unplaced.into_iter().filter_map(|vm| {
-            let reserve = reservations.get(&vm.id).copied();
+            let kept = vm.reserved.as_ref().map(|reserved| reserved.node);
+            // A node is kept with the eviction.
+            let reserve = if preempting == Some(vm.id) { kept } else { reservations.get(&vm.id).copied() };
             no_host(&batch, leadership, facts.now, vm, reserve)
         });
         commands.extend(no_hosts.take(NO_HOST_MAX).map(Command::NoHost));
+        commands.extend(eviction.map(|(vm, eviction)| {
+            let Eviction { node, victims } = eviction;
+            let stop = StopMode::Graceful { timeout_s: EVICTION_STOP_S };
+            Command::PreemptVms(PreemptVms { leadership, vm, node, victims, stop })
+        }));
         commands
     }
 }
@@ -69,7 +82,7 @@ fn no_host<'a>(
     }
     let refusals = batch.refusals(vm);
     let give_up = gives_up(vm, now);
-    let kept = vm.reserved.map(|reserved| reserved.node);
+    let kept = vm.reserved.as_ref().map(|reserved| reserved.node);
     let news = give_up || vm.fault.is_none() || kept != reserve || differ(&refusals, &vm.refusals);
     news.then_some(NoHost { leadership, vm: vm.id, refusals, give_up, reserve })
 }

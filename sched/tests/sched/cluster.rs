@@ -8,6 +8,7 @@ use holm_model::command::{
     InitCluster, ReleaseCause, Released, ReportNode, ReportVms, SetNodeEnabled, SetNodeUp,
     SetSchedulerPolicy, UpdateNode, VmReport,
 };
+use holm_model::event::Since;
 use holm_model::flavor::Size;
 use holm_model::group::GroupPolicy;
 use holm_model::image::ImageKind;
@@ -254,12 +255,25 @@ impl Cluster {
     pub fn run(&mut self, vm: VmId) {
         let record = self.record(vm);
         let claim = record.claim.as_ref().expect("it is placed");
-        let report =
-            VmReport { vm, epoch: claim.epoch, run: record.power.run, state: ObservedState::Running, armed_for: None, note: None };
+        let report = VmReport {
+            vm,
+            epoch: claim.epoch,
+            run: record.power.run,
+            state: ObservedState::Running,
+            armed_for: None,
+            note: None,
+        };
         let boot_id = BootId(Uuid::from_u128(1));
         let sequence = self.state.revision.0;
         let command = ReportVms { node: claim.node, boot_id, sequence, reports: vec![report] };
         self.done(Command::ReportVms(command));
+    }
+
+    /// What happened to a VM, in order.
+    pub fn events_of(&self, vm: VmId) -> Vec<String> {
+        let Since::Events(events) = self.state.events.since(Revision(0)) else { panic!("they are all kept") };
+        let of = events.into_iter().filter(|event| event.id == vm.to_string());
+        of.map(|event| event.what).collect()
     }
 
     pub fn record(&self, vm: VmId) -> &Vm {

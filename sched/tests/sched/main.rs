@@ -13,6 +13,7 @@ mod n_plus_one;
 mod node_health;
 mod overdue;
 mod placement;
+mod preempt;
 mod properties;
 mod reference;
 mod reserve;

@@ -33,7 +33,7 @@ fn crowded() -> (Cluster, VmId, [VmId; 2]) {
 }
 
 fn kept(cluster: &Cluster, vm: VmId) -> Option<u64> {
-    cluster.record(vm).reserved.map(|reserved| reserved.node.0)
+    cluster.record(vm).reserved.as_ref().map(|reserved| reserved.node.0)
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Why a VM is where it is, as people see it: a sentence, then every host with its verdict.
 
-use holm_api::{Explanation, HostVerdict, Verdict};
+use holm_api::{Eviction, Explanation, HostVerdict, Verdict};
 
 use super::vm::decision;
 use super::{Record, field, optional};
@@ -25,6 +25,7 @@ impl Record for Explanation {
             field("Status", status(self)),
             optional("Node", self.node.as_ref()),
             field("Summary", &self.summary),
+            optional("Would evict", self.eviction.as_ref().map(eviction)),
             optional("Last decision", self.decision.as_ref().map(|made| decision(made, now))),
         ]);
         let scores: Vec<_> = self.hosts.iter().filter_map(|host| host.score).collect();
@@ -46,6 +47,11 @@ impl Record for Explanation {
         }
         text
     }
+}
+
+/// `web, batch from n1`.
+fn eviction(eviction: &Eviction) -> String {
+    format!("{} from {}", eviction.victims.join(", "), eviction.node)
 }
 
 fn status(explanation: &Explanation) -> String {

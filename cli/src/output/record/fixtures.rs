@@ -241,6 +241,7 @@ pub fn decision() -> Decision {
         policy: 1,
         chosen: Some("n1".into()),
         withheld: vec!["n2".into()],
+        evicted: vec!["batch".into()],
         candidates: 2,
         scores: vec![score("n1", 1, 2.5), score("n3", 3, 1.25)],
     }

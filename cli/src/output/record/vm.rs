@@ -98,6 +98,10 @@ pub fn decision(made: &Decision, now: Now) -> String {
         [] => String::new(),
         nodes => format!("\nnot offered, since they might have been dead: {}", nodes.join(", ")),
     };
+    let withheld = match made.evicted.as_slice() {
+        [] => withheld,
+        vms => format!("{withheld}\nevicted for it: {}", vms.join(", ")),
+    };
     format!(
         "{chosen} of {of} that fitted{others}{withheld}\n{} ago, on what was so at revision {} (policy of revision {})",
         now.age(&made.at),

@@ -109,6 +109,7 @@ pub fn decision(state: &State, decision: &model::vm::Decision) -> api::Decision 
         policy: decision.policy.0,
         chosen: decision.scores.first().map(|score| node_name(state, score.node)),
         candidates: decision.candidates,
+        evicted: decision.evicted.iter().map(|vm| vm_name(state, *vm)).collect(),
         withheld: decision.withheld.iter().map(|node| node_name(state, *node)).collect(),
         scores: decision.scores.iter().map(|score| self::score(state, score)).collect(),
     }

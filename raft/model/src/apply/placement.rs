@@ -1,5 +1,7 @@
 //! The leader's decisions: a claim begins here and nowhere else (FENCING.md, rule 1).
 
+use std::collections::BTreeSet;
+
 use super::{Cx, not_found, wrong_state};
 use crate::command::{NoHost, PlaceVms, Placement};
 use crate::feasible::{claim_of, feasible};
@@ -65,6 +67,7 @@ impl Cx<'_> {
             seen: choice.seen,
             policy: self.state.scheduler.revision,
             withheld: choice.withheld.clone(),
+            evicted: self.evicted_for(&vm, node.id),
             candidates: choice.candidates,
             scores: choice.scores.iter().take(RUNNERS_UP_MAX + 1).copied().collect(),
         });
@@ -117,11 +120,11 @@ impl Cx<'_> {
             return Ok(());
         };
         let node = self.state.nodes.get(&id).ok_or_else(|| not_found(Kind::Node, id))?;
-        if vm.reserved.is_none_or(|reserved| reserved.node != id) {
+        if vm.reserved.as_ref().is_none_or(|reserved| reserved.node != id) {
             let message =
                 format!("{} is kept for it: it has waited long, and fits there once room is made", node.name);
             self.event(Kind::Vm, vm.id, &vm.name, "reserved", message);
-            vm.reserved = Some(Reservation { node: id, since: self.revision });
+            vm.reserved = Some(Reservation { node: id, since: self.revision, evicted: BTreeSet::new() });
         }
         Ok(())
     }

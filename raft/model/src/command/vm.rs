@@ -186,6 +186,18 @@ pub struct VacateVms {
     pub stop: StopMode,
 }
 
+/// VMs leave a node for one of greater priority that fits nowhere (preemption). All of them or none.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PreemptVms {
+    /// Revision of the sender's `BeginLeadership`.
+    pub leadership: Revision,
+    /// The one that waits; the node is kept for it.
+    pub vm: VmId,
+    pub node: NodeId,
+    pub victims: Vec<VmId>,
+    pub stop: StopMode,
+}
+
 /// The drain of its node stops a pinned VM.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StopForDrain {
