@@ -2,7 +2,7 @@
 
 use holm_api::{
     Aggregate, AllocationCandidates, AvailabilityZone, Candidate, Cluster, Deleted, Event, EventKind,
-    Explanation, Flavor, GroupMember, GroupPolicy, HostVerdict, Image, ImageKind, Member, Move,
+    Eviction, Explanation, Flavor, GroupMember, GroupPolicy, HostVerdict, Image, ImageKind, Member, Move,
     NPlusOneVerdict, NodeLoss, Planned, Quota, QuotaClass, Role, ServerGroup, Verdict, VmStatus, Weight,
     WhatIf,
 };
@@ -147,8 +147,9 @@ fn explanations() {
             host("n1", 1, Verdict::Fits, None, None, Some(0.875)),
             host("n2", 2, Verdict::Refuses, Some("ComputeStatus"), Some("the node is down"), None),
         ],
-        decision: Some(decision()),
         placements: vec![],
+        decision: Some(decision()),
+        eviction: Some(Eviction { node: "n1".into(), victims: vec!["batch".into()] }),
         dry_run: false,
     };
     let planned = |vm: &str, node: Option<&str>| Planned { vm: vm.into(), node: node.map(Into::into) };

@@ -269,6 +269,7 @@ fn event_explanation_and_delete() {
         summary: "waiting; 1 of 2 nodes fit now, n1 best".to_owned(),
         hosts: vec![fits, refuses],
         decision: None,
+        eviction: Some(Eviction { node: "n1".to_owned(), victims: vec!["batch".to_owned()] }),
         placements: vec![Planned { vm: "web-1".to_owned(), node: Some("n1".to_owned()) }],
         dry_run: true,
     };
