@@ -45,6 +45,10 @@ pub enum Plant {
     GrantRacingFence,
     /// A new leader fences at once, without waiting for the leases of earlier ones.
     NoWaitAfterElection,
+    /// A node that is down counts as fenced: its VMs are placed elsewhere while its leases may live.
+    DownIsFenced,
+    /// The agent starts a failover VM whether or not there is a lease.
+    StartWithoutLease,
     /// The agent obeys a replica that has not seen what runs here.
     TrustLaggingReplica,
     /// The agent begins with ending what it finds running.
@@ -80,6 +84,8 @@ impl Plant {
         (Self::LeaseWithoutQuorum, "lease-without-quorum"),
         (Self::GrantRacingFence, "grant-racing-fence"),
         (Self::NoWaitAfterElection, "no-wait-after-election"),
+        (Self::DownIsFenced, "down-is-fenced"),
+        (Self::StartWithoutLease, "start-without-lease"),
         (Self::TrustLaggingReplica, "trust-lagging-replica"),
         (Self::RestartTouchesVms, "restart-touches-vms"),
         (Self::ShimIgnoresLease, "shim-ignores-lease"),

@@ -4,7 +4,7 @@
 use super::{Cx, check_expected, invalid, not_found, wrong_state};
 use crate::cluster_policy::FAILOVER_NODES_MIN;
 use crate::command::{EvacuateVm, FenceNode, UnfenceNode};
-use crate::id::VmId;
+use crate::id::{NodeId, VmId};
 use crate::node::{Fence, Node};
 use crate::reply::{Kind, Outcome, Reason};
 use crate::vm::{Availability, Fault, TaskState, Vm, VmStatus, WantPower};
@@ -48,6 +48,14 @@ impl Cx<'_> {
             self.fail_over(id);
         }
         Ok(Outcome::Node(c.node))
+    }
+
+    /// What [`Plant::DownIsFenced`](crate::planted::Plant) does when a node is down.
+    pub(super) fn take_from_down(&mut self, node: NodeId) {
+        let held = self.state.vms_on(node).filter(|vm| in_force(vm) && vm.power.want == WantPower::On);
+        for id in held.map(|vm| vm.id).collect::<Vec<_>>() {
+            self.fail_over(id);
+        }
     }
 
     /// Takes a VM from its fenced node: from there on it waits for another, or is gone if that was asked for.

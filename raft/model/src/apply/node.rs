@@ -8,6 +8,7 @@ use crate::command::{AddNode, RemoveNode, ReportNode, SetNodeEnabled, SetNodeUp,
 use crate::id::NodeId;
 use crate::limits;
 use crate::node::{Node, ORPHANS_MAX, PAST_BOOTS};
+use crate::planted::{Plant, planted};
 use crate::reply::{Kind, Outcome, Reason};
 use crate::resources::{InventoryOverride, ResourceClass, Resources};
 use crate::vm::{Fault, VmStatus};
@@ -159,6 +160,9 @@ impl Cx<'_> {
             node.revision = self.revision;
             self.event(Kind::Node, c.node, &node.name, if c.up { "up" } else { "down" }, "");
             self.state.nodes.insert(c.node, node);
+            if !c.up && planted(Plant::DownIsFenced) {
+                self.take_from_down(c.node);
+            }
         }
         Ok(Outcome::Node(c.node))
     }
