@@ -223,6 +223,8 @@ fn node(n: u64) -> Node {
         fence: None,
         drain: None,
         maintenance: None,
+        findings: BTreeMap::new(),
+        cloned_at: None,
         created_at: Timestamp(0),
         revision: Revision(n),
     }

@@ -3,6 +3,7 @@
 mod build_failure;
 mod cpu;
 mod disk;
+mod health;
 mod hypervisor_version;
 mod image_locality;
 mod io_ops;
@@ -18,6 +19,7 @@ use holm_model::group::GroupPolicy;
 pub use self::build_failure::BuildFailure;
 pub use self::cpu::Cpu;
 pub use self::disk::Disk;
+pub use self::health::Health;
 pub use self::hypervisor_version::HypervisorVersion;
 pub use self::image_locality::ImageLocality;
 pub use self::io_ops::IoOps;
@@ -46,6 +48,7 @@ pub fn all() -> Vec<Box<dyn Weigher>> {
         Box::new(HypervisorVersion),
         Box::new(Load),
         Box::new(PreferNoSchedule),
+        Box::new(Health),
     ]
 }
 

@@ -36,7 +36,8 @@ pub fn claim_of(spec: &VmSpec) -> Resources {
 /// A refusal by one rule, in words with the numbers that led to it.
 pub type Refusal = String;
 
-/// `ComputeStatus`: the node is up, enabled, has reported what it is, and its hypervisor can work.
+/// `ComputeStatus`: the node is up, enabled, has reported what it is, its hypervisor can work, and no condition of
+/// it keeps new VMs away.
 pub fn compute_status(node: &Node) -> Result<(), Refusal> {
     if !node.up {
         return Err(match node.report {
@@ -60,6 +61,9 @@ pub fn compute_status(node: &Node) -> Result<(), Refusal> {
         && !hypervisor.reason.is_empty()
     {
         return Err(format!("its hypervisor cannot run VMs: {}", hypervisor.reason));
+    }
+    if let Some((name, condition)) = node.refusing_condition() {
+        return Err(format!("{name}: {}", condition.message));
     }
     Ok(())
 }

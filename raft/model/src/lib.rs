@@ -6,6 +6,7 @@ pub mod aggregate;
 pub mod apply;
 pub mod cluster_policy;
 pub mod command;
+pub mod condition;
 pub mod event;
 pub mod feasible;
 pub mod flavor;

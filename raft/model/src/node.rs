@@ -58,6 +58,12 @@ pub struct Node {
     pub drain: Option<Drain>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub maintenance: Option<Maintenance>,
+    /// Conditions that the cluster sees, beside those it reports; kept by apply.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub findings: BTreeMap<String, Condition>,
+    /// When a second host last reported as this node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cloned_at: Option<Timestamp>,
     pub created_at: Timestamp,
     pub revision: Revision,
 }

@@ -51,6 +51,7 @@ pub const WEIGHERS: &[(&str, i64)] = &[
     ("HypervisorVersion", 1000),
     ("Load", 0),
     ("PreferNoSchedule", 1000),
+    ("Health", 1_000_000),
 ];
 
 /// Greatest multiplier, either sign, in thousandths.

@@ -42,6 +42,8 @@ pub enum Outcome {
         created: Vec<VmId>,
         refused: Vec<(VmId, Reason)>,
     },
+    /// A report that was not taken, since another host reports as this node by now; that is noted.
+    OtherHost(NodeId),
 }
 
 /// What a name or id refers to.

@@ -9,6 +9,7 @@ mod filters;
 mod filters_nova;
 mod fixtures;
 mod groups;
+mod health;
 mod n_plus_one;
 mod node_health;
 mod overdue;

@@ -65,7 +65,7 @@ impl<'a> Plain<'a> {
             self.state.vms[&vm.id].spec.extra_specs.iter().filter_map(of).collect::<Vec<_>>()
         };
         match filter {
-            "ComputeStatus" => node.up && node.enabled,
+            "ComputeStatus" => node.up && node.enabled && node.findings.is_empty(),
             "RequestedNode" => spec.node.is_none_or(|wanted| wanted == node.id),
             "Excluded" => vm.excluded.iter().all(|excluded| excluded.node != node.id),
             "AvailabilityZone" => {
@@ -180,6 +180,7 @@ impl<'a> Plain<'a> {
                 let soft = node.taints.iter().filter(|taint| taint.effect == Effect::PreferNoSchedule);
                 (if tolerant { 0 } else { soft.count() as i128 }, true)
             }
+            "Health" => ((report.conditions.len() + node.findings.len()) as i128, true),
             other => panic!("the reference does not know {other}"),
         }
     }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::aggregate::change;
 use super::{Cx, check_expected, invalid, not_found, some_names, wrong_state};
 use crate::command::{AddNode, RemoveNode, ReportNode, SetNodeEnabled, SetNodeUp, UpdateNode};
+use crate::condition;
 use crate::id::NodeId;
 use crate::limits;
 use crate::node::{Node, ORPHANS_MAX, PAST_BOOTS};
@@ -64,6 +65,8 @@ impl Cx<'_> {
                 fence: None,
                 drain: None,
                 maintenance: None,
+                findings: BTreeMap::new(),
+                cloned_at: None,
                 created_at: self.at,
                 revision: self.revision,
             },
@@ -80,7 +83,7 @@ impl Cx<'_> {
         }
         let mut node = self.state.nodes.get(&c.node).cloned().ok_or_else(|| not_found(Kind::Node, c.node))?;
         if node.past_boots.contains(&c.report.boot_id) {
-            return Err(Reason::StaleReport);
+            return Ok(self.other_host(node));
         }
         match &node.report {
             Some(before) if before.boot_id == c.report.boot_id && c.sequence <= node.report_sequence => {
@@ -110,11 +113,25 @@ impl Cx<'_> {
         node.api_addr.clone_from(&c.api_addr);
         node.report_sequence = c.sequence;
         node.report = Some(report);
+        node.identity_clear(self.at);
         node.revision = self.revision;
         self.event(Kind::Node, c.node, &node.name, "reported", "");
         self.state.nodes.insert(c.node, node);
         self.refresh_inventory(c.node);
         Ok(Outcome::Node(c.node))
+    }
+
+    /// A host whose boot is over, by the word of another that reported since, says that it is not: one of them has
+    /// the other's identity.
+    fn other_host(&mut self, mut node: Node) -> Outcome {
+        if !node.findings.contains_key(condition::IDENTITY_CLONED) {
+            self.event(Kind::Node, node.id, &node.name, "identity-cloned", "two hosts report as this node");
+        }
+        node.identity_cloned(self.at);
+        node.revision = self.revision;
+        let id = node.id;
+        self.state.nodes.insert(id, node);
+        Outcome::OtherHost(id)
     }
 
     pub(super) fn update_node(&mut self, c: &UpdateNode) -> Result<Outcome, Reason> {

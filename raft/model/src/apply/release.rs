@@ -78,6 +78,7 @@ impl Cx<'_> {
         if !never_added && !planted(Plant::LeakClaim) {
             node.allocated.sub(&claim.resources);
         }
+        node.compare_inventory(self.at);
         self.state.nodes.insert(node.id, node);
         let mut on_node =
             self.state.vms_by_node.get(&claim.node).cloned().expect("a claim is listed under its node");
