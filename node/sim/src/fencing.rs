@@ -5,16 +5,18 @@
 //!
 //! - [`Rule`], [`Rules`]: the switches;
 //! - [`World`]: one state of everything; [`Action`]: one step of the adversary;
-//! - [`walk`]: many random walks, and the shrinking of what they find;
+//! - [`interleaving`]: what people think of, a rule each; [`walk`]: many random walks, and the shrinking of what they find;
 //! - [`search`]: breadth first through every state within bounds;
 //! - [`leader_death`]: what a leader's death costs, by enumeration of times.
 
 mod action;
+pub mod interleaving;
 pub mod leader_death;
 mod leader_steps;
 mod node;
 mod node_steps;
 mod replicated;
+mod routine;
 mod rule;
 pub mod search;
 mod shim_steps;
@@ -23,5 +25,6 @@ pub mod walk;
 mod world;
 
 pub use action::Action;
+pub use replicated::Availability;
 pub use rule::{Rule, Rules};
 pub use world::{Disabled, Step, Violation, World};

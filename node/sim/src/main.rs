@@ -37,7 +37,10 @@ fn fencing(rules: Rules, seed: u64, steps: u64) -> anyhow::Result<()> {
         return Ok(());
     };
     let shrunk = walk::shrink(rules, &found);
-    println!("rules {rules}: {:?} after {} steps; the VM is asked for as {:?}", shrunk.violation, found.steps, shrunk.availability);
+    println!(
+        "rules {rules}: {:?} after {} steps; the VM is asked for as {:?}",
+        shrunk.violation, found.steps, shrunk.availability
+    );
     for (number, action) in shrunk.actions.iter().enumerate() {
         println!("{:>3}  {action}", number + 1);
     }

@@ -39,6 +39,7 @@ pub enum Action {
     ReportFailover(NodeIx),
     ReportPinned(NodeIx),
     Disarm(NodeIx),
+    Unbind(NodeIx),
     ReportClean(NodeIx),
     Crash(NodeIx),
     Restart(NodeIx, u8),
@@ -71,7 +72,7 @@ impl Action {
     }
 
     fn of_node(node: NodeIx) -> Vec<Action> {
-        let plain: [fn(NodeIx) -> Action; 31] = [
+        let plain: [fn(NodeIx) -> Action; 32] = [
             Self::Elect,
             Self::CommitBegin,
             Self::BeginRound,
@@ -94,6 +95,7 @@ impl Action {
             Self::ReportFailover,
             Self::ReportPinned,
             Self::Disarm,
+            Self::Unbind,
             Self::ReportClean,
             Self::Crash,
             Self::PowerOff,
@@ -187,6 +189,7 @@ impl fmt::Display for Action {
             Self::ReportFailover(a) => write!(f, "{} reports failover", n(a)),
             Self::ReportPinned(a) => write!(f, "{} reports pinned", n(a)),
             Self::Disarm(a) => write!(f, "{} disarms its shim", n(a)),
+            Self::Unbind(a) => write!(f, "{} frees the VM's directory from the lease", n(a)),
             Self::ReportClean(a) => write!(f, "{} reports that no lost VMM is alive", n(a)),
             Self::Crash(a) => write!(f, "{}'s daemon is killed", n(a)),
             Self::Restart(a, back) => {

@@ -53,19 +53,13 @@ impl World {
         }
     }
 
-    pub(super) fn begin_round(&mut self, node: NodeIx) -> Step {
-        let elected = self.is_elected(node);
-        let committed = self.truth().revision;
-        let applied = self.nodes[node].applied;
+    /// The read index is the commit index as the process knows it: once its own BeginLeadership is committed
+    /// that is everything, and where that rule is left out it may be less than its own log holds.
+    pub(super) fn begin_round(&mut self, node: NodeIx, rules: Rules) -> Step {
+        possible(rules.on(Rule::QuorumBackedGrant))?;
         let lead = self.serving(node)?;
         possible(lead.inbox.iter().any(Option::is_some))?;
-        // Where BeginLeadership is left out a leader may know less than its own log holds.
-        let known = if lead.leadership.is_some_and(|leadership| leadership <= applied) && elected {
-            committed
-        } else {
-            lead.known
-        };
-        lead.round = Some(Round { heartbeats: lead.inbox, read_index: known, confirmed: false });
+        lead.round = Some(Round { heartbeats: lead.inbox, read_index: lead.known, confirmed: false });
         lead.inbox = [None; 2];
         Ok(())
     }
@@ -163,11 +157,7 @@ impl World {
 
 impl Lead {
     /// The heartbeat of `from` that a grant may answer now, used up by it, and the read index to send.
-    fn answerable(
-        &mut self,
-        from: NodeIx,
-        rules: Rules,
-    ) -> Option<(super::world::Heartbeat, u8)> {
+    fn answerable(&mut self, from: NodeIx, rules: Rules) -> Option<(super::world::Heartbeat, u8)> {
         if !rules.on(Rule::QuorumBackedGrant) {
             return self.inbox[from].take().map(|heartbeat| (heartbeat, self.known));
         }

@@ -17,8 +17,8 @@ pub struct Directory {
     pub epoch: u8,
     /// Durable: survives whatever happens.
     pub released: bool,
-    /// The latest request of `failover` this node has reported or was about to report; durable.
-    pub failover: Option<u8>,
+    /// What starts here needs a lease, whatever the replica says; durable.
+    pub bound: bool,
 }
 
 /// The shim of the VM and its VMM.
@@ -30,17 +30,10 @@ pub struct Shim {
     /// The shim is gone, its VMM is not.
     pub orphaned: bool,
     pub paused: bool,
-    /// The lease it was armed with, and for which request.
-    pub armed: Option<Armed>,
+    /// The lease the VMM ends with.
+    pub armed: Option<u8>,
     /// Ticks until the VMM is dead, once its lease has ended.
     pub doom: Option<u8>,
-}
-
-/// What an armed shim holds its VMM to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Armed {
-    pub lease: u8,
-    pub request: u8,
 }
 
 /// The lease file.
@@ -134,19 +127,18 @@ impl Node {
         }
     }
 
-    /// Whether the VM must not outlive the lease, as far as this node can tell: what the record says or is
-    /// about to say, or what the directory says this node has reported beyond the record it sees.
+    /// Whether the VM must not outlive the lease, as far as this node can tell: the record says so, or is
+    /// about to; or the directory does, whatever the record.
     pub fn must_arm(&self, record: &Replicated, rules: Rules) -> bool {
         let recorded =
             record.effective == Availability::Failover || record.requested == Availability::Failover;
-        let reported = self.directory.and_then(|directory| directory.failover);
-        let beyond = reported.is_some_and(|request| record.request <= request);
-        recorded || (beyond && rules.on(Rule::DirectorySaysFailover))
+        let bound = self.directory.is_some_and(|directory| directory.bound);
+        recorded || (bound && rules.on(Rule::DirectoryBoundFirst))
     }
 
-    /// Whether what `armed` was armed with still holds.
-    pub fn lease_holds(&self, armed: Armed, rules: Rules) -> bool {
-        let same = |lease: super::node::Lease| lease.id == armed.lease || !rules.on(Rule::NewIdAfterLapse);
+    /// Whether the lease `armed` is still in force.
+    pub fn lease_holds(&self, armed: u8, rules: Rules) -> bool {
+        let same = |lease: Lease| lease.id == armed || !rules.on(Rule::NewIdAfterLapse);
         self.live_lease().is_some_and(same)
     }
 

@@ -1,7 +1,7 @@
 //! What a node's daemon does: heartbeats, leases, starts, stops, releases, directories, availability.
 
 use super::leader_steps::possible;
-use super::node::{Armed, Directory, Lease, Node, Shim, Starting};
+use super::node::{Directory, Lease, Node, Shim, Starting};
 use super::replicated::{Availability, Claim, Command, NodeIx};
 use super::rule::{Rule, Rules};
 use super::time::Timing;
@@ -60,7 +60,7 @@ impl World {
     }
 
     /// Whether the agent may start the VM now, at which epoch, and whether under the lease.
-    fn may_start(&self, n: NodeIx, rules: Rules, timing: &Timing) -> Result<(u8, Option<Armed>), Disabled> {
+    fn may_start(&self, n: NodeIx, rules: Rules, timing: &Timing) -> Result<(u8, Option<u8>), Disabled> {
         let (node, record) = (&self.nodes[n], self.replica(n));
         let epoch = record.epoch_on(n).ok_or(Disabled)?;
         possible(node.daemon_runs() && node.seen_absent(rules))?;
@@ -70,9 +70,7 @@ impl World {
         if node.must_arm(record, rules) {
             let lease = node.live_lease().ok_or(Disabled)?;
             possible(node.fresh() || !rules.on(Rule::AppliedReadIndex))?;
-            let reported = here.and_then(|directory| directory.failover).unwrap_or(0);
-            let request = record.request.max(reported);
-            return Ok((epoch, Some(Armed { lease: lease.id, request })));
+            return Ok((epoch, Some(lease.id)));
         }
         if !node.fresh() {
             possible(here.is_some() || !rules.on(Rule::ColdNeedsDirectory))?;
@@ -99,17 +97,15 @@ impl World {
             Ok((epoch, armed)) if epoch == starting.epoch => armed,
             _ if rules.on(Rule::CheckBeforeExec) => return Ok(()),
             _ => {
-                let lease = self.nodes[n].lease;
-                let record = self.replica(n);
-                let under = record.effective == Availability::Failover;
-                lease.filter(|_| under).map(|lease| Armed { lease: lease.id, request: record.request })
+                let under = self.replica(n).effective == Availability::Failover;
+                self.nodes[n].lease.filter(|_| under).map(|lease| lease.id)
             }
         };
         let node = &mut self.nodes[n];
         possible(node.shim.is_none())?;
         let epoch = starting.epoch;
         let here = node.directory.filter(|directory| directory.epoch == epoch);
-        node.directory = Some(here.unwrap_or(Directory { epoch, released: false, failover: None }));
+        node.directory = Some(here.unwrap_or(Directory { epoch, released: false, bound: armed.is_some() }));
         node.shim = Some(Shim { epoch, running: false, orphaned: false, paused: false, armed, doom: None });
         Ok(())
     }
@@ -134,10 +130,10 @@ impl World {
         possible(node.daemon_runs() && node.seen_absent(rules) && node.starting.is_none())?;
         possible(rules.on(Rule::MarkBeforeProposal) || node.releasing == Some(epoch))?;
         let here = node.directory.filter(|directory| directory.epoch == epoch);
-        let failover = here.and_then(|directory| directory.failover);
+        let bound = here.is_some_and(|directory| directory.bound);
         possible(here.is_none_or(|directory| !directory.released))?;
         let node = &mut self.nodes[n];
-        node.directory = Some(Directory { epoch, released: true, failover });
+        node.directory = Some(Directory { epoch, released: true, bound });
         node.releasing = Some(epoch);
         Ok(())
     }
@@ -195,16 +191,14 @@ impl World {
     /// Arms a running shim because the user asks for failover.
     pub(super) fn arm(&mut self, n: NodeIx) -> Step {
         let record = self.replica(n);
-        let (asked, request) = (record.requested == Availability::Failover, record.request);
+        let asked = record.requested == Availability::Failover;
         let epoch = record.epoch_on(n).ok_or(Disabled)?;
         let node = &mut self.nodes[n];
         possible(node.daemon_runs() && asked)?;
         let lease = node.live_lease().ok_or(Disabled)?;
         let shim = node.shim.as_mut().filter(|shim| shim.running && shim.epoch == epoch).ok_or(Disabled)?;
-        possible(!shim.orphaned && !shim.paused)?;
-        possible(shim.armed.is_none_or(|armed| armed.request < request))?;
-        let id = shim.armed.map_or(lease.id, |armed| armed.lease);
-        shim.armed = Some(Armed { lease: id, request });
+        possible(!shim.orphaned && !shim.paused && shim.armed.is_none())?;
+        shim.armed = Some(lease.id);
         Ok(())
     }
 
@@ -216,12 +210,12 @@ impl World {
         possible(record.requested == Availability::Failover && record.effective == Availability::Pinned)?;
         let ready = match node.shim {
             None => true,
-            Some(shim) if shim.running => shim.armed.is_some_and(|armed| armed.request == record.request),
+            Some(shim) if shim.running => shim.armed.is_some_and(|armed| node.lease_holds(armed, rules)),
             Some(_) => node.seen_absent(rules),
         };
         possible(ready || !rules.on(Rule::ArmBeforeReport))?;
         if let Some(directory) = node.directory.as_mut().filter(|directory| directory.epoch == epoch) {
-            directory.failover = Some(record.request);
+            directory.bound = true;
         }
         let claim = Claim { node: n, epoch };
         let (availability, request) = (Availability::Failover, record.request);
@@ -239,17 +233,27 @@ impl World {
     }
 
     pub(super) fn disarm(&mut self, n: NodeIx, rules: Rules) -> Step {
-        let record = self.replica(n).clone();
-        let node = &mut self.nodes[n];
-        possible(node.daemon_runs() && record.epoch_on(n).is_some())?;
-        let shim = node.shim.as_mut().filter(|shim| shim.running && !shim.paused).ok_or(Disabled)?;
-        let armed = shim.armed.ok_or(Disabled)?;
-        possible(record.requested == Availability::Pinned)?;
-        possible(record.effective == Availability::Pinned || !rules.on(Rule::DisarmAfterApplied))?;
-        possible(record.request > armed.request || !rules.on(Rule::DisarmNamesRequest))?;
-        possible(shim.doom.is_none())?;
+        self.may_free(n, rules)?;
+        let shim = self.nodes[n].shim.as_mut().filter(|shim| shim.running && !shim.paused).ok_or(Disabled)?;
+        possible(shim.armed.is_some() && shim.doom.is_none())?;
         shim.armed = None;
         Ok(())
+    }
+
+    /// What starts from this directory need not hold a lease any more.
+    pub(super) fn unbind(&mut self, n: NodeIx, rules: Rules) -> Step {
+        self.may_free(n, rules)?;
+        let directory = self.nodes[n].directory.as_mut().filter(|directory| directory.bound);
+        directory.ok_or(Disabled)?.bound = false;
+        Ok(())
+    }
+
+    fn may_free(&self, n: NodeIx, rules: Rules) -> Step {
+        let (node, record) = (&self.nodes[n], self.replica(n));
+        possible(node.daemon_runs() && record.epoch_on(n).is_some())?;
+        possible(record.requested == Availability::Pinned)?;
+        possible(record.effective == Availability::Pinned || !rules.on(Rule::DisarmAfterApplied))?;
+        possible(node.fresh() || !rules.on(Rule::DisarmCaughtUp))
     }
 
     /// A fenced node reports that it runs nothing it has lost.

@@ -43,15 +43,30 @@ pub struct Replicated {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Command {
     BeginLeadership,
-    Place { node: NodeIx, leadership: u8 },
-    Fence { node: NodeIx, leadership: u8 },
+    Place {
+        node: NodeIx,
+        leadership: u8,
+    },
+    Fence {
+        node: NodeIx,
+        leadership: u8,
+    },
     Released(Claim),
     /// Frees the claim where rule 1a is left out.
     BuildFailed(Claim),
-    Unfence { node: NodeIx, seen: u8 },
+    Unfence {
+        node: NodeIx,
+        seen: u8,
+    },
     Request(Availability),
-    Report { claim: Claim, availability: Availability, request: u8 },
-    Evacuate { node: NodeIx },
+    Report {
+        claim: Claim,
+        availability: Availability,
+        request: u8,
+    },
+    Evacuate {
+        node: NodeIx,
+    },
     Freeze,
 }
 
