@@ -8,6 +8,7 @@ pub mod flavor;
 pub mod group;
 pub mod image;
 pub mod node;
+pub mod policy;
 pub mod quota;
 pub mod scheduler;
 pub mod value;
@@ -113,7 +114,9 @@ impl Noun {
                 vm::Verb::Show(_) | vm::Verb::Explain(_) => true,
                 _ => false,
             },
-            Self::Node(verb) => matches!(verb, node::Verb::List | node::Verb::Show(_)),
+            Self::Node(verb) => {
+                matches!(verb, node::Verb::List | node::Verb::Show(_) | node::Verb::Orphans { .. })
+            }
             Self::Flavor(verb) => matches!(verb, flavor::Verb::List | flavor::Verb::Show(_)),
             Self::Image(verb) => matches!(verb, image::Verb::List | image::Verb::Show(_)),
             Self::Aggregate(verb) => matches!(verb, aggregate::Verb::List | aggregate::Verb::Show(_)),
@@ -121,7 +124,7 @@ impl Noun {
             Self::Az(AzVerb::List) => true,
             Self::Scheduler(verb) => matches!(verb, scheduler::Verb::Show),
             Self::Quota(verb) => matches!(verb, quota::Verb::List | quota::Verb::Show(_)),
-            Self::Cluster(ClusterVerb::Status) => true,
+            Self::Cluster(ClusterVerb::Status | ClusterVerb::Policy(policy::Verb::Show)) => true,
             _ => false,
         }
     }
@@ -130,7 +133,25 @@ impl Noun {
 #[derive(Debug, Subcommand)]
 pub enum ClusterVerb {
     /// Shows the cluster, its members, its leader and what is wrong.
+    #[command(visible_alias = "show")]
     Status,
+    /// Announces work on the network: meanwhile failover VMs run on without contact, and no node is fenced, so none
+    /// of them comes back elsewhere either.
+    #[command(group(clap::ArgGroup::new("freeze").required(true).args(["time", "end"])))]
+    Freeze {
+        /// From now on for this long; at most 24h.
+        #[arg(long = "for", id = "time", value_name = "DURATION", value_parser = value::duration)]
+        time: Option<std::time::Duration>,
+        /// Why, for those who will wonder.
+        #[arg(long, conflicts_with = "end")]
+        reason: Option<String>,
+        /// Call it off. Nodes are fenced again once the leases given meanwhile have ended.
+        #[arg(long)]
+        end: bool,
+    },
+    /// Leases and fencing: how soon a node counts as lost.
+    #[command(subcommand)]
+    Policy(policy::Verb),
     /// Says which VMs would fit where if nodes were lost or drained, and which would not; without nodes, whether any
     /// one node could be lost and every failover VM still find a host (N+1). Nothing changes.
     WhatIf {

@@ -71,6 +71,11 @@ async fn ask_cluster(cx: &Context, noun: Noun) -> Result<(), Error> {
         Noun::Quota(verb) => quota::run(cx, verb).await,
         Noun::Cluster(ClusterVerb::WhatIf { lose, drain }) => cluster::what_if::run(cx, &lose, &drain).await,
         Noun::Cluster(ClusterVerb::Status) => cluster::status::run(cx).await,
+        Noun::Cluster(ClusterVerb::Freeze { time: Some(time), reason, .. }) => {
+            cluster::freeze::begin(cx, time, reason).await
+        }
+        Noun::Cluster(ClusterVerb::Freeze { .. }) => cluster::freeze::end(cx).await,
+        Noun::Cluster(ClusterVerb::Policy(verb)) => cluster::policy::run(cx, &verb).await,
         Noun::Events(typed) => events::run(cx, &typed).await,
         Noun::Check => check::run(cx).await,
         Noun::Completion { .. } | Noun::Dev(_) => unreachable!("handled without a cluster"),

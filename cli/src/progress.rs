@@ -72,6 +72,49 @@ impl Drop for Progress {
     }
 }
 
+/// Several lines that are drawn over in place, and taken away at the end. Silent where [`Progress`] is.
+pub struct Board {
+    shown: bool,
+    lines: usize,
+    last_text: String,
+}
+
+impl Board {
+    /// Shown if stderr is a terminal.
+    pub fn new() -> Self {
+        Self { shown: io::stderr().is_terminal(), lines: 0, last_text: String::new() }
+    }
+
+    /// Shows `text` where the text before was.
+    pub fn draw(&mut self, text: &str) {
+        if !self.shown || text == self.last_text {
+            return;
+        }
+        self.clear();
+        let width = terminal_width().unwrap_or(80).max(20);
+        // Cut, so that a line is a line and the way back up is known.
+        let cut = text.lines().map(|line| line.chars().take(width - 1).collect::<String>() + "\n");
+        let cut: Vec<String> = cut.collect();
+        self.lines = cut.len();
+        let _ = write!(io::stderr(), "{}", cut.concat());
+        self.last_text = text.into();
+    }
+
+    /// Takes it away.
+    pub fn clear(&mut self) {
+        if self.lines > 0 {
+            let _ = write!(io::stderr(), "\x1b[{}A\x1b[J", self.lines);
+            self.lines = 0;
+        }
+    }
+}
+
+impl Drop for Board {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
 #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn bar(what: &str, done: u64, total: u64, elapsed: Duration) -> String {
     const WIDTH: u64 = 16;

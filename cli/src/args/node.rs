@@ -1,8 +1,10 @@
 //! `holm node …` as typed.
 
-use clap::{Args, Subcommand};
+use std::time::Duration;
 
-use super::value::{InventoryOptions, key_change};
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::value::{InventoryOptions, Wait, duration, key_change};
 
 #[derive(Debug, Subcommand)]
 pub enum Verb {
@@ -23,6 +25,20 @@ pub enum Verb {
     Trait(Trait),
     /// Says what a node offers of a resource class, whatever it reports.
     SetInventory(SetInventory),
+    /// Empties a node, and waits until nothing of what was to leave runs there.
+    ///
+    /// The node is cordoned. Failover VMs leave it a few at a time, each only while another node has room for it;
+    /// one that fits nowhere runs on. Pinned VMs run nowhere else: say whether they are stopped or kept. Run again,
+    /// it goes on waiting for the drain under way.
+    Drain(Drain),
+    /// Announces work on a machine, or ends it: `on` cordons and drains the node, which is then not fenced, also
+    /// while it is off and across its boots; `off` opens it again and starts what its drain stopped.
+    Maintenance(Maintenance),
+    /// Lists VMs found on nodes that this cluster never placed there; nothing is done about them.
+    Orphans {
+        /// Only on this node, by name or id.
+        node: Option<String>,
+    },
     /// Removes a node from the cluster for good.
     Remove(Remove),
 }
@@ -98,6 +114,64 @@ pub struct SetInventory {
     pub node: String,
     #[command(flatten)]
     pub inventory: InventoryOptions,
+}
+
+#[derive(Debug, Args)]
+pub struct Drain {
+    /// Name or id.
+    pub node: String,
+    #[command(flatten)]
+    pub how: DrainOptions,
+    /// Change nothing; say what would become of each VM there.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Call the drain off: what has left stays away, what runs there runs on, the node stays cordoned.
+    #[arg(long, conflicts_with_all = ["timeout", "pinned", "dry_run"])]
+    pub cancel: bool,
+    #[command(flatten)]
+    pub wait: Wait,
+}
+
+/// How a node is emptied.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct DrainOptions {
+    /// Each guest's time: cut the power when it is not off after this long [default: 60s].
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub timeout: Option<Duration>,
+    /// What becomes of pinned VMs; must be said when some run there.
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub pinned: Option<Pinned>,
+}
+
+/// What becomes of pinned VMs on a node that is being drained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Pinned {
+    /// They are shut down, and started again when the node is uncordoned.
+    Stop,
+    /// They run on, so the machine cannot be switched off.
+    Keep,
+}
+
+#[derive(Debug, Args)]
+pub struct Maintenance {
+    /// Name or id.
+    pub node: String,
+    #[arg(value_enum)]
+    pub switch: Switch,
+    /// Why, for those who will wonder.
+    #[arg(long)]
+    pub reason: Option<String>,
+    #[command(flatten)]
+    pub how: DrainOptions,
+    #[command(flatten)]
+    pub wait: Wait,
+}
+
+/// Begins or ends something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Switch {
+    On,
+    Off,
 }
 
 #[derive(Debug, Args)]

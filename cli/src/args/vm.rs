@@ -31,6 +31,12 @@ pub enum Verb {
     Explain(Target),
     /// Changes how a VM is kept running; what is not named stays.
     Set(Set),
+    /// Takes VMs from a node that is down because you know that the machine is off: they start anew on other nodes,
+    /// without what was on their disks.
+    Evacuate(Evacuate),
+    /// Takes a VM out of a step that does not end; its node's next report tells how it is. Steps end by themselves,
+    /// so this should never be needed.
+    ResetState(Target),
 }
 
 #[derive(Debug, Args)]
@@ -108,6 +114,22 @@ pub struct Set {
     pub vm: String,
     #[command(flatten)]
     pub keep: Keep,
+}
+
+#[derive(Debug, Args)]
+#[command(group(clap::ArgGroup::new("which").required(true).args(["vms", "node"])))]
+pub struct Evacuate {
+    /// Names or ids.
+    #[arg(value_name = "VM")]
+    pub vms: Vec<String>,
+    /// All pinned VMs of this node, by name or id. Failover VMs need nobody's word.
+    #[arg(long)]
+    pub node: Option<String>,
+    /// You state that the machine is switched off. If it is not, the VMs run twice.
+    #[arg(long, required = true)]
+    pub confirm_node_off: bool,
+    #[command(flatten)]
+    pub wait: BoundedWait,
 }
 
 /// Whether a VM may come back on another node.

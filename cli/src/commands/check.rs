@@ -1,6 +1,7 @@
 //! `holm check`: asks everybody, judges what they say, prints a line a check. Exit code 1 if anything is
 //! wrong. Asking is in `gather`, judging in `judge`, which is pure.
 
+mod failover;
 mod gather;
 mod judge;
 

@@ -1,4 +1,6 @@
 //! `holm cluster …`
 
+pub mod freeze;
+pub mod policy;
 pub mod status;
 pub mod what_if;

@@ -2,7 +2,9 @@
 
 mod cordon;
 mod describe;
+mod drain;
 mod list;
+mod orphans;
 mod remove;
 mod show;
 
@@ -20,6 +22,9 @@ pub async fn run(cx: &Context, verb: Verb) -> Result<(), Error> {
         Verb::Taint(typed) => describe::taint(cx, &typed).await,
         Verb::Trait(typed) => describe::traits(cx, &typed).await,
         Verb::SetInventory(typed) => describe::set_inventory(cx, &typed).await,
+        Verb::Drain(typed) => Box::pin(drain::drain(cx, &typed)).await,
+        Verb::Maintenance(typed) => Box::pin(drain::maintenance(cx, &typed)).await,
+        Verb::Orphans { node } => orphans::run(cx, node.as_deref()).await,
         Verb::Remove(typed) => remove::run(cx, &typed).await,
     }
 }

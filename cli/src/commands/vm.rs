@@ -3,6 +3,7 @@
 mod console;
 mod create;
 mod delete;
+mod evacuate;
 mod explain;
 mod list;
 mod log;
@@ -11,6 +12,7 @@ mod set;
 mod show;
 pub mod wait;
 
+pub use self::power::seconds;
 use super::Context;
 use crate::args::vm::Verb;
 use crate::error::Error;
@@ -28,5 +30,7 @@ pub async fn run(cx: &Context, verb: Verb) -> Result<(), Error> {
         Verb::Console(typed) => Box::pin(console::run(cx, &typed)).await,
         Verb::Explain(typed) => explain::run(cx, &typed).await,
         Verb::Set(typed) => set::run(cx, &typed).await,
+        Verb::Evacuate(typed) => Box::pin(evacuate::run(cx, &typed)).await,
+        Verb::ResetState(typed) => evacuate::reset_state(cx, &typed).await,
     }
 }

@@ -3,12 +3,15 @@
 mod aggregate;
 mod cluster;
 mod deleted;
+pub mod drain;
 mod event;
 mod explain;
 mod flavor;
 mod group;
 mod image;
 mod node;
+pub mod orphan;
+pub mod policy;
 mod quota;
 mod scheduler;
 pub mod vm;

@@ -2,9 +2,9 @@
 
 use holm_api::{
     Aggregate, AllocationCandidates, AvailabilityZone, Candidate, Cluster, Deleted, Event, EventKind,
-    Eviction, Explanation, Flavor, GroupMember, GroupPolicy, HostVerdict, Image, ImageKind, Member, Move,
-    NPlusOneVerdict, NodeLoss, Planned, Quota, QuotaClass, Role, ServerGroup, Verdict, VmStatus, Weight,
-    WhatIf,
+    Eviction, Explanation, Flavor, Freeze, GroupMember, GroupPolicy, HostVerdict, Image, ImageKind, Member,
+    Move, NPlusOneVerdict, Node, NodeLoss, Planned, Quota, QuotaClass, Role, ServerGroup, Verdict, VmStatus,
+    Weight, WhatIf,
 };
 
 use super::fixtures::*;
@@ -33,6 +33,37 @@ fn everything_about_vms_in_trouble() {
     let output = Output { format: Format::Table, now: NOW };
     let texts = [building(), unreachable_and_simulated(), failed()].map(|vm| output.render_one(&vm));
     insta::assert_snapshot!(texts.join("\n"));
+}
+
+#[test]
+fn vms_on_their_way_back() {
+    let output = Output { format: Format::Table, now: NOW };
+    let texts = [failing_over(), leaving(), restarting()].map(|vm| output.render_one(&vm));
+    insta::assert_snapshot!(texts.join("\n"));
+}
+
+#[test]
+fn nodes_that_are_emptied_or_fenced() {
+    let fenced = Node { up: false, fence: Some(fence()), ..node(3, "n3") };
+    let orphans: Vec<_> = drained_node()
+        .orphans
+        .into_iter()
+        .map(|orphan| orphan::OrphanOn { node: "n2".into(), orphan })
+        .collect();
+    let output = Output { format: Format::Table, now: NOW };
+    let nodes = [drained_node(), fenced];
+    insta::assert_snapshot!(
+        output.render_list(&nodes)
+            + &nodes.map(|node| output.render_one(&node)).join("\n")
+            + &all_formats(&orphans)
+            + &all_formats(&[drain()])
+    );
+}
+
+#[test]
+fn leases_and_freezes() {
+    let over = Freeze { over: true, ..freeze() };
+    insta::assert_snapshot!(all_formats(&[cluster_policy()]) + &all_formats(&[freeze(), over]));
 }
 
 #[test]

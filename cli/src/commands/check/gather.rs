@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use holm_api::{
-    Checkpoint, Cluster, Health, ListQuery, Node, SchedulerPolicy, Timestamp, Vm, VmListQuery, VmStatus,
+    Checkpoint, Cluster, ClusterPolicy, Health, ListQuery, Node, ReadQuery, SchedulerPolicy, Timestamp, Vm,
 };
 use tokio::time::sleep;
 
-use crate::client::{Client, Endpoint, health};
+use crate::client::{Client, Endpoint, health, path};
 use crate::error::Error;
 use crate::output::text::{self, Now};
 
@@ -31,8 +31,10 @@ pub struct Seen {
     pub answers: Vec<(String, Result<Answer, String>)>,
     /// States of nodes, the latest round in which most were at one index.
     pub checkpoints: Vec<Checkpoint>,
-    /// Their names.
-    pub vms_in_error: Vec<String>,
+    pub vms: Vec<Vm>,
+    /// Leases and fencing; none when it cannot be read.
+    pub policy: Option<ClusterPolicy>,
+    pub now: Now,
     /// What the scheduler's policy warns of.
     pub warnings: Vec<String>,
 }
@@ -64,7 +66,9 @@ pub async fn all(client: &Client) -> Result<Seen, Error> {
         nodes: Vec::new(),
         answers: Vec::new(),
         checkpoints: Vec::new(),
-        vms_in_error: Vec::new(),
+        vms: Vec::new(),
+        policy: None,
+        now: Now::read(),
         warnings: Vec::new(),
     };
     // A node takes as long to say that it has no leader; asking again would tell nothing new.
@@ -81,13 +85,9 @@ pub async fn all(client: &Client) -> Result<Seen, Error> {
         Err(_) => ListQuery { consistency: holm_api::Consistency::Stale, ..ListQuery::default() },
     };
     seen.nodes = client.list("/v1/nodes", &query).await.unwrap_or_default();
-    let in_error = VmListQuery {
-        status: Some(VmStatus::Error),
-        consistency: query.consistency,
-        ..VmListQuery::default()
-    };
-    let vms: Vec<Vm> = client.list("/v1/vms", &in_error).await.unwrap_or_default();
-    seen.vms_in_error = vms.into_iter().map(|vm| vm.name).collect();
+    seen.vms = client.list("/v1/vms", &query).await.unwrap_or_default();
+    let read = ReadQuery { consistency: query.consistency };
+    seen.policy = client.get(&path::with_query("/v1/policy", &read, &[])).await.ok();
     if seen.quorum.is_ok() {
         let policy = client.get::<SchedulerPolicy>("/v1/scheduler").await;
         seen.warnings = policy.map(|policy| policy.warnings).unwrap_or_default();

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use holm_api::{HypervisorKind, Role};
+use holm_api::{HypervisorKind, Node, Role, Vm, VmStatus};
 
 use super::gather::Seen;
-use super::{Finding, Level};
+use super::{Finding, Level, failover};
 use crate::output::text::count;
 
 /// Clocks further apart than this make ages and time-outs wrong. `Date` tells whole seconds.
@@ -22,7 +22,8 @@ pub fn all(seen: &Seen) -> Vec<Finding> {
     findings.push(clocks(seen));
     findings.extend(hypervisors(seen));
     findings.extend(conditions(seen));
-    findings.push(vms(seen));
+    findings.extend(failover::all(seen));
+    findings.extend(vms(seen));
     findings
         .extend(seen.warnings.iter().map(|warning| Finding::new("scheduler", Level::Note, warning.clone())));
     findings
@@ -67,10 +68,7 @@ fn nodes(seen: &Seen) -> Vec<Finding> {
                 continue;
             }
             Ok(_) => {
-                if !node.enabled {
-                    let why = node.disabled_reason.as_deref().unwrap_or("no reason given");
-                    wrong.push(Finding::new("nodes", Level::Note, format!("{name}: is cordoned: {why}")));
-                }
+                wrong.extend(closed(node));
                 continue;
             }
         };
@@ -80,6 +78,21 @@ fn nodes(seen: &Seen) -> Vec<Finding> {
         wrong.push(Finding::new("nodes", Level::Wrong, "the list of nodes cannot be read"));
     }
     each_or_ok("nodes", wrong, format!("{0} of {0} up", seen.nodes.len()))
+}
+
+/// An operator's own doing.
+fn closed(node: &Node) -> Option<Finding> {
+    let why = || node.disabled_reason.as_deref().unwrap_or("no reason given");
+    let message = match &node.drain {
+        Some(drain) if !drain.done => {
+            let left = drain.left_failover.len() + drain.left_pinned.len();
+            format!("is being drained, {} left", count(left, "VM"))
+        }
+        Some(_) => "is drained".to_owned(),
+        None if node.enabled => return None,
+        None => format!("is cordoned: {}", why()),
+    };
+    Some(Finding::new("nodes", Level::Note, format!("{}: {message}", node.name)))
 }
 
 fn quorum(seen: &Seen) -> Finding {
@@ -241,17 +254,29 @@ fn conditions(seen: &Seen) -> Vec<Finding> {
     each_or_ok("conditions", wrong.collect(), "none".into())
 }
 
-fn vms(seen: &Seen) -> Finding {
-    /// Names told; more would hide the other lines.
-    const TOLD: usize = 8;
-    let names = &seen.vms_in_error;
-    if names.is_empty() {
-        return Finding::new("vms", Level::Ok, "none in ERROR");
+fn vms(seen: &Seen) -> Vec<Finding> {
+    let named = |which: &dyn Fn(&Vm) -> bool| {
+        let names: Vec<_> = seen.vms.iter().filter(|vm| which(vm)).map(|vm| vm.name.as_str()).collect();
+        (!names.is_empty()).then(|| (names.len(), listed(&names)))
+    };
+    let mut findings = Vec::new();
+    if let Some((of, names)) = named(&|vm| vm.status == VmStatus::Error) {
+        let message = format!("{of} in ERROR: {names}; `holm vm explain NAME` says why");
+        findings.push(Finding::new("vms", Level::Note, message));
     }
+    if let Some((of, names)) = named(&|vm| vm.recovery.overdue) {
+        let message = format!("{of} leaving or being deleted for too long: {names}; see their nodes' logs");
+        findings.push(Finding::new("vms", Level::Wrong, message));
+    }
+    each_or_ok("vms", findings, "none in ERROR, none overdue".into())
+}
+
+/// The first few of many names.
+pub fn listed(names: &[&str]) -> String {
+    /// More would hide the other lines.
+    const TOLD: usize = 8;
     let more = if names.len() > TOLD { ", …" } else { "" };
-    let listed = names[..names.len().min(TOLD)].join(", ");
-    let message = format!("{} in ERROR: {listed}{more}; `holm vm explain NAME` says why", names.len());
-    Finding::new("vms", Level::Note, message)
+    names[..names.len().min(TOLD)].join(", ") + more
 }
 
 #[cfg(test)]

@@ -1,10 +1,13 @@
 //! Findings for fixed answers.
 
-use holm_api::{Checkpoint, Cluster, Health, Member};
+use holm_api::{Availability, Checkpoint, Cluster, Health, Member};
 
 use super::super::gather::Answer;
 use super::*;
-use crate::output::record::fixtures::{at, id, node, node_ref, simulated, troubled_node};
+use crate::output::record::fixtures::{
+    NOW, active, at, cluster_policy, drained_node, failed, failing_over, fence, freeze, id, leaving, node,
+    node_ref, simulated, troubled_node,
+};
 
 fn member(id: u64, name: &str) -> Member {
     Member {
@@ -63,7 +66,9 @@ fn healthy() -> Seen {
         answers: names.iter().map(|name| ((*name).to_owned(), Ok(answer(name)))).collect(),
         checkpoints: names.iter().map(|name| checkpoint(name, 20, "ab")).collect(),
         warnings: vec![],
-        vms_in_error: Vec::new(),
+        vms: vec![active()],
+        policy: Some(cluster_policy()),
+        now: NOW,
     }
 }
 
@@ -118,8 +123,8 @@ fn what_the_scheduler_warns_of_is_noted() {
 #[test]
 fn vms_in_error_are_named() {
     let mut seen = healthy();
-    seen.vms_in_error = vec!["web".into(), "db".into()];
-    let message = "2 in ERROR: web, db; `holm vm explain NAME` says why";
+    seen.vms = vec![failed(), holm_api::Vm { name: "db".into(), ..failed() }];
+    let message = "2 in ERROR: bad, db; `holm vm explain NAME` says why";
     assert_eq!(of(&seen, "vms"), [(Level::Note, message.into())]);
 }
 
@@ -192,4 +197,80 @@ fn simulated_hypervisors_conditions_and_cordons_are_told_apart_from_trouble() {
         of(&seen, "hypervisors"),
         [(Level::Note, "simulated on n1, n2, n3, no guest runs there: /dev/kvm is missing".into())]
     );
+}
+
+#[test]
+fn a_fence_follows_from_a_node_that_is_not_heard_and_should_not_last_when_it_is() {
+    let mut seen = healthy();
+    seen.nodes[2].fence = Some(fence());
+    (seen.nodes[2].up, seen.nodes[2].up_changed_at) = (false, at("11:58:00"));
+    assert_eq!(of(&seen, "failover"), [(Level::Note, "n3: fenced for 90s, 2 VMs taken from it".into())]);
+    (seen.nodes[2].up, seen.nodes[2].up_changed_at) = (true, at("11:59:30"));
+    assert_eq!(of(&seen, "failover")[0].0, Level::Note, "it has just come back");
+    seen.nodes[2].up_changed_at = at("11:58:50");
+    let message = "n3: is heard, but fenced for 90s: it has not shown that what it lost is gone";
+    assert_eq!(of(&seen, "failover"), [(Level::Wrong, message.into())]);
+}
+
+#[test]
+fn more_silent_nodes_than_may_be_fenced_are_for_a_person() {
+    let mut seen = healthy();
+    let there = |name: &str, node: u64| holm_api::Vm {
+        name: name.into(),
+        node_id: Some(node),
+        availability_in_force: Some(Availability::Failover),
+        ..active()
+    };
+    seen.vms = vec![there("a", 2), there("b", 3)];
+    for node in &mut seen.nodes[1..] {
+        (node.up, node.up_changed_at) = (false, at("11:59:20"));
+    }
+    let message = "n2, n3 silent for longer than 20 s and not fenced, at most 1 at once: look whether it is the \
+                   network; if the machines are off, `holm vm evacuate NAME --confirm-node-off`";
+    assert_eq!(of(&seen, "failover"), [(Level::Wrong, message.into())]);
+    seen.nodes[1].up_changed_at = at("11:59:40");
+    seen.nodes[2].up_changed_at = at("11:59:40");
+    assert_eq!(of(&seen, "failover")[0].0, Level::Ok, "not yet");
+}
+
+#[test]
+fn a_freeze_is_told_with_what_it_means() {
+    let mut seen = healthy();
+    seen.cluster.as_mut().unwrap().freeze = Some(freeze());
+    let message = "a freeze (new switch) is in force for 18m more: failover VMs run on without contact, and no node is \
+                   fenced: those of a machine that dies meanwhile wait";
+    assert_eq!(of(&seen, "failover"), [(Level::Note, message.into())]);
+}
+
+#[test]
+fn failover_takes_three_nodes() {
+    let mut seen = healthy();
+    seen.vms = vec![holm_api::Vm { availability: Availability::Failover, ..active() }];
+    assert_eq!(of(&seen, "failover")[0].0, Level::Ok);
+    seen.nodes.pop();
+    seen.answers.pop();
+    let message = "1 failover VM, but 2 nodes: no node can be fenced with fewer than 3";
+    assert_eq!(of(&seen, "failover"), [(Level::Wrong, message.into())]);
+}
+
+#[test]
+fn vms_that_wait_after_a_fence_and_those_that_take_too_long_are_named() {
+    let mut seen = healthy();
+    seen.vms = vec![failing_over()];
+    let message = "1 VM left a node and fit on no other: web; `holm vm explain NAME` says why";
+    assert_eq!(of(&seen, "failover"), [(Level::Wrong, message.into())]);
+    seen.vms[0].refusals.clear();
+    assert_eq!(of(&seen, "failover"), [(Level::Note, "on the way to another node: web".into())]);
+
+    seen.vms = vec![leaving()];
+    seen.vms[0].recovery.overdue = true;
+    let message = "1 leaving or being deleted for too long: web; see their nodes' logs";
+    assert_eq!(of(&seen, "vms"), [(Level::Wrong, message.into())]);
+}
+
+#[test]
+fn a_drain_is_an_operators_own_doing() {
+    let mut seen = healthy();
+    seen.nodes[1] = drained_node();
+    assert_eq!(of(&seen, "nodes"), [(Level::Note, "n2: is being drained, 3 VMs left".into())]);
 }

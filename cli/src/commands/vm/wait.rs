@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use holm_api::vm::TaskState;
+use holm_api::vm::{Availability, TaskState};
 use holm_api::{Vm, VmStatus};
 use tokio::time::sleep;
 
@@ -100,6 +100,8 @@ async fn watch(cx: &Context, last: &mut Vm, goal: Goal) -> Result<Option<Vm>, Er
             Verdict::Pending(what) => progress.step(&format!("{}: {what}", last.name)),
         }
         match last.node_up {
+            // It comes back elsewhere by itself.
+            Some(false) if last.availability_in_force == Some(Availability::Failover) => {}
             Some(false) if down_since.get_or_insert_with(Instant::now).elapsed() >= DOWN => {
                 return Err(node_down(last));
             }
@@ -153,7 +155,10 @@ fn node_down(vm: &Vm) -> Error {
             "VM `{}`: its node {node} is down; what was asked for is kept, and done when {node} is back",
             vm.name
         ),
-        hint: Some(format!("if {node} is off for good: `holm node remove {node} --confirm-node-off`")),
+        hint: Some(format!(
+            "if that machine is off, `holm vm evacuate {} --confirm-node-off` starts it elsewhere, without its disk",
+            vm.name
+        )),
     }
 }
 

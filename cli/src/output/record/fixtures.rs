@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use holm_api::vm::{
-    Availability, DiskLoss, Fault, HostReason, ImageRef, Observed, ObservedState, OnNoHost, Power, Recovery,
-    RestartPolicy, TaskState, VmFlavor,
+    Availability, DiskLoss, Fault, HostReason, ImageRef, Leaving, Observed, ObservedState, OnNoHost, Power,
+    Recovery, RestartPolicy, TaskState, VmFlavor,
 };
 use holm_api::{
-    Condition, Decision, Hypervisor, HypervisorKind, Inventory, InventoryOverride, Node, NodeRef, Role,
-    SchedulerPolicy, Scheduling, Score, Timestamp, Vm, VmStatus,
+    Bounded, ClusterPolicy, Condition, Decision, DrainPinned, DrainProgress, Fence, Freeze, Hypervisor,
+    HypervisorKind, Inventory, InventoryOverride, LeftVm, LostVm, Maintenance, NextForVm, Node, NodeDrain,
+    NodeRef, Orphan, Role, SchedulerPolicy, Scheduling, Score, Timestamp, Vm, VmStatus,
 };
 use uuid::Uuid;
 
@@ -274,4 +275,135 @@ pub fn policy() -> SchedulerPolicy {
 
 pub fn node_ref(id: u64, name: &str) -> NodeRef {
     NodeRef { id, name: name.into() }
+}
+
+/// Lost its node, and fits on no other.
+pub fn failing_over() -> Vm {
+    Vm {
+        availability: Availability::Failover,
+        disk_loss: DiskLoss::Recreate,
+        recovery: Recovery { failing_over: true, ..building().recovery },
+        build_deadline: None,
+        fault: Some(Fault {
+            message: "its node `n2` did not answer and was fenced".into(),
+            node: Some("n2".into()),
+            at: at("11:59:30"),
+        }),
+        ..building()
+    }
+}
+
+/// Leaves n1, which is being drained.
+pub fn leaving() -> Vm {
+    Vm {
+        task_state: Some(TaskState::Moving),
+        availability: Availability::Failover,
+        availability_in_force: Some(Availability::Failover),
+        disk_loss: DiskLoss::Recreate,
+        recovery: Recovery {
+            task_since: Some(at("11:59:55")),
+            task_deadline: Some(at("12:10:55")),
+            leaving: Some(Leaving { since: at("11:59:55"), reason: "drain of n1".into() }),
+            ..Recovery::default()
+        },
+        ..active()
+    }
+}
+
+/// Its VMM failed for the second time; asked to fail over, not yet bound to a lease.
+pub fn restarting() -> Vm {
+    Vm {
+        status: VmStatus::Error,
+        task_state: Some(TaskState::Restarting),
+        availability: Availability::Failover,
+        disk_loss: DiskLoss::Recreate,
+        restart_policy: RestartPolicy::OnFailure,
+        start_order: 7,
+        start_delay_s: 30,
+        recovery: Recovery {
+            task_since: Some(at("11:59:58")),
+            restarts: 2,
+            next_restart_at: Some(at("12:00:02")),
+            ..Recovery::default()
+        },
+        ..active()
+    }
+}
+
+pub fn fence() -> Fence {
+    let lost = |n, name: Option<&str>| LostVm { id: id(n), name: name.map(Into::into), epoch: 41 };
+    Fence { since: at("11:58:30"), lost: vec![lost(0x17, Some("web")), lost(0x21, None)] }
+}
+
+/// Being emptied for work on it, and with something on it that nobody knows.
+pub fn drained_node() -> Node {
+    let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+    Node {
+        enabled: false,
+        disabled_reason: Some("in maintenance: new disk".into()),
+        drain: Some(NodeDrain {
+            since: at("11:59:00"),
+            stop_timeout_s: 60,
+            pinned: DrainPinned::Stop,
+            done: false,
+            left_failover: names(&["web-1", "web-2"]),
+            left_pinned: names(&["db"]),
+        }),
+        maintenance: Some(Maintenance { since: at("11:59:00"), reason: Some("new disk".into()) }),
+        orphans: vec![Orphan { id: id(0x33), message: "of another cluster, running".into() }],
+        ..node(2, "n2")
+    }
+}
+
+pub fn drain() -> DrainProgress {
+    let left = |name: &str, availability, next, to: Option<&str>| LeftVm {
+        name: name.into(),
+        id: id(0x17),
+        availability,
+        next,
+        to: to.map(Into::into),
+        refusals: if next == NextForVm::Stuck { building().refusals } else { vec![] },
+    };
+    use Availability::{Failover, Pinned};
+    DrainProgress {
+        node: "n1".into(),
+        node_id: 1,
+        node_up: true,
+        since: Some(at("11:59:00")),
+        stop_timeout_s: 60,
+        pinned: DrainPinned::Stop,
+        done: false,
+        left: vec![
+            left("web-1", Failover, NextForVm::Leaving, None),
+            left("web-2", Failover, NextForVm::Moves, Some("n2")),
+            left("web-3", Failover, NextForVm::Stuck, None),
+            left("db", Pinned, NextForVm::Stopping, None),
+            left("dns", Pinned, NextForVm::Stops, None),
+        ],
+        dry_run: false,
+        revision: 90,
+    }
+}
+
+pub fn cluster_policy() -> ClusterPolicy {
+    let bounded = |value, least, most| Bounded { value, least, most };
+    ClusterPolicy {
+        lease_ttl_ms: bounded(15_000, 8_400, 600_000),
+        margin_ms: bounded(5_000, 2_000, 120_000),
+        autostart_wait_ms: bounded(60_000, 0, 3_600_000),
+        fence_after_ms: 20_000,
+        fences_at_once: 1,
+        failover_possible: true,
+        revision: 0,
+    }
+}
+
+pub fn freeze() -> Freeze {
+    Freeze {
+        since: at("11:48:00"),
+        until: at("12:18:00"),
+        reason: Some("new switch".into()),
+        over: false,
+        revision: 70,
+    }
 }

@@ -1,6 +1,6 @@
 //! A node as people see it: whether it is heard from and takes new VMs, and how full it is.
 
-use holm_api::{Inventory, Node};
+use holm_api::{DrainPinned, Fence, Inventory, Maintenance, Node, NodeDrain, Orphan};
 
 use super::{Record, field, hypervisor, hypervisor_in_full, optional, overrides, pairs, simulated};
 use crate::output::table::{self, Table};
@@ -42,6 +42,10 @@ impl Record for Node {
             field("Status", status(self)),
             field(if self.up { "Up since" } else { "Down since" }, since),
             optional("Cordoned for", self.disabled_reason.as_ref()),
+            optional("Fenced", self.fence.as_ref().map(|fence| fenced(fence, now))),
+            optional("Drain", self.drain.as_ref().map(|drain| drained(drain, now))),
+            optional("Maintenance", self.maintenance.as_ref().map(|work| maintenance(work, now))),
+            field("Orphans", orphans(self)),
             field("Conditions", conditions.join("\n")),
             field("Role", self.role),
             field("VMs", self.vms),
@@ -79,23 +83,80 @@ impl Record for Node {
     }
 
     fn footer(records: &[Self]) -> Vec<String> {
+        let trouble = records.iter().flat_map(|node| {
+            let drain = node.drain.as_ref().map(|drain| format!("{}: drain: {}", node.name, left(drain)));
+            let fence = node.fence.as_ref().map(|fence| format!("{}: fenced: {}", node.name, lost(fence)));
+            fence.into_iter().chain(drain)
+        });
         let conditions = records.iter().flat_map(|node| {
             node.conditions.iter().map(|(name, found)| format!("{}: {name}: {}", node.name, found.message))
         });
         let simulated = simulated(records.iter().map(|node| (Some(&*node.name), node.hypervisor.as_ref())));
-        conditions.chain(simulated).collect()
+        trouble.chain(conditions).chain(simulated).collect()
     }
 }
 
-/// `UP`, `DOWN`, `UP (cordoned)`, `UP (tainted)`.
+/// `UP`, `DOWN (fenced)`, `UP (draining, tainted)`.
 fn status(node: &Node) -> String {
     let up = if node.up { "UP" } else { "DOWN" };
-    match (node.enabled, node.taints.is_empty()) {
-        (true, true) => up.into(),
-        (true, false) => format!("{up} (tainted)"),
-        (false, true) => format!("{up} (cordoned)"),
-        (false, false) => format!("{up} (cordoned, tainted)"),
+    let closed = match () {
+        () if node.maintenance.is_some() => Some("maintenance"),
+        () if node.drain.as_ref().is_some_and(|drain| drain.done) => Some("drained"),
+        () if node.drain.is_some() => Some("draining"),
+        () if !node.enabled => Some("cordoned"),
+        () => None,
+    };
+    let fenced = node.fence.as_ref().map(|_| "fenced");
+    let tainted = (!node.taints.is_empty()).then_some("tainted");
+    let notes: Vec<_> = [fenced, closed, tainted].into_iter().flatten().collect();
+    if notes.is_empty() { up.into() } else { format!("{up} ({})", notes.join(", ")) }
+}
+
+fn fenced(fence: &Fence, now: Now) -> String {
+    format!("{} ago; {}", now.age(&fence.since), lost(fence))
+}
+
+/// `it lost web and db`.
+fn lost(fence: &Fence) -> String {
+    let names: Vec<_> =
+        fence.lost.iter().map(|vm| vm.name.clone().unwrap_or_else(|| vm.id.to_string())).collect();
+    match names.is_empty() {
+        true => "it had nothing to lose".into(),
+        false => format!("it lost {}", names.join(", ")),
     }
+}
+
+fn drained(drain: &NodeDrain, now: Now) -> String {
+    let pinned = match drain.pinned {
+        DrainPinned::Stop => "pinned VMs are stopped",
+        DrainPinned::Keep => "pinned VMs are kept",
+    };
+    format!("for {}; {pinned}\n{}", now.age(&drain.since), left(drain))
+}
+
+/// `left: 2 failover (a, b), 1 pinned (c)`.
+fn left(drain: &NodeDrain) -> String {
+    let some = |what: &str, names: &[String]| {
+        (!names.is_empty()).then(|| format!("{} {what} ({})", names.len(), names.join(", ")))
+    };
+    let failover = some("failover", &drain.left_failover);
+    let pinned = some("pinned", &drain.left_pinned);
+    let left: Vec<_> = failover.into_iter().chain(pinned).collect();
+    match (left.is_empty(), drain.done) {
+        (true, _) => "done, nothing runs there".into(),
+        (false, true) => format!("done, kept: {}", left.join(", ")),
+        (false, false) => format!("left: {}", left.join(", ")),
+    }
+}
+
+fn maintenance(work: &Maintenance, now: Now) -> String {
+    let reason = work.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    format!("for {}{reason}", now.age(&work.since))
+}
+
+fn orphans(node: &Node) -> String {
+    let line = |orphan: &Orphan| format!("{}: {}", orphan.id, orphan.message);
+    node.orphans.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// What one VM may have of it, where that is bounded: `2 to 8 in steps of 2`.

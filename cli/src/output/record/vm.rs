@@ -47,7 +47,20 @@ impl Record for Vm {
             field("Id", self.id),
             field("Status", status(self)),
             field("Reason", reason(self)),
+            optional("In this step", in_step(self, now)),
             field("Power", format!("{power} asked for, run {}", self.run)),
+            field("Availability", availability(self)),
+            optional("Disk loss", Some(self.disk_loss.as_str()).filter(|_| self.flavor.disk_gib > 0)),
+            field("Restarts", restarts(self, now)),
+            optional("Start order", start_order(self)),
+            optional("Leaving", leaving(self, now)),
+            optional(
+                "Stopped for",
+                self.recovery
+                    .stopped_for_drain_of
+                    .as_ref()
+                    .map(|node| format!("the drain of {node}; it is started when that node is uncordoned")),
+            ),
             optional("Node", self.node.as_ref()),
             optional("Hypervisor", self.hypervisor.as_ref().map(hypervisor_in_full)),
             field("Flavor", size),
@@ -134,6 +147,61 @@ fn reason(vm: &Vm) -> String {
         }
         None => String::new(),
     }
+}
+
+/// How long the present step goes on, and when it is late.
+fn in_step(vm: &Vm, now: Now) -> Option<String> {
+    let since = vm.recovery.task_since.as_ref()?;
+    let late = match (&vm.recovery.task_deadline, vm.recovery.overdue) {
+        (_, true) => ", longer than it should; its node goes on trying".to_owned(),
+        (Some(deadline), false) => format!(", late at {deadline}"),
+        (None, false) if vm.recovery.failing_over => ", for as long as it takes".to_owned(),
+        (None, false) => String::new(),
+    };
+    Some(format!("for {}{late}", now.age(since)))
+}
+
+/// What was asked for, and what is in force where that differs.
+fn availability(vm: &Vm) -> String {
+    let asked = vm.availability.as_str();
+    let failing_over = if vm.recovery.failing_over { "; it lost its node and waits for another" } else { "" };
+    match vm.availability_in_force {
+        Some(now) if now != vm.availability => {
+            format!(
+                "{asked} asked for, {} in force until its node has bound what runs to its lease",
+                now.as_str()
+            )
+        }
+        _ => format!("{asked}{failing_over}"),
+    }
+}
+
+/// The policy, how often it has acted lately, and when it does next.
+fn restarts(vm: &Vm, now: Now) -> String {
+    let of = &vm.recovery;
+    let mut text = vm.restart_policy.as_str().to_owned();
+    if of.restarts > 0 {
+        text += &format!(", {} within 10 minutes", text::count(of.restarts as usize, "restart"));
+    }
+    if let Some(next) = &of.next_restart_at {
+        let wait_ms = text::unix_ms(next).map_or(0, |next| u64::try_from(next - now.0).unwrap_or(0));
+        text += &format!(", next in {} ({next})", text::span(std::time::Duration::from_millis(wait_ms)));
+    }
+    text
+}
+
+/// When it starts after a boot of its host, if that was said.
+fn start_order(vm: &Vm) -> Option<String> {
+    match (vm.start_order, vm.start_delay_s) {
+        (0, 0) => None,
+        (order, 0) => Some(order.to_string()),
+        (order, delay_s) => Some(format!("{order}, {delay_s} s after those before it")),
+    }
+}
+
+fn leaving(vm: &Vm, now: Now) -> Option<String> {
+    let leaving = vm.recovery.leaving.as_ref()?;
+    Some(format!("{} (for {})", leaving.reason, now.age(&leaving.since)))
 }
 
 /// One host a line: `n1: Capacity: VCPU: 4 wanted, 2 free of 8`.
