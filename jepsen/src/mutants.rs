@@ -41,10 +41,13 @@ const fn mutant(name: &'static str, what: &'static str, test: Test, nemesis: Nem
 const SNAPSHOTS: &[&str] = &["snapshot-often"];
 
 fn all() -> Vec<Mutant> {
-    use Nemesis::{Kill, LeaderRestart, PartitionLeader, Pause, PowerAll};
-    use Test::{Append, Limits, Register, StaleRead, VmLifecycle, Wiped};
+    use Nemesis::{
+        Kill, LeaderRestart, LeaseKill, LeasePartition, LeasePartitionPower, PartitionLeader, Pause, PowerAll,
+    };
+    use Test::{Append, LaggingHost, Limits, Register, StaleRead, VmLifecycle, Wiped};
     let real = |of: Mutant| Mutant { hypervisor: Hypervisor::CloudHypervisor, ..of };
     let snapshots = |of: Mutant| Mutant { with: SNAPSHOTS, ..of };
+    let failover = |name, what, nemesis| mutant(name, what, Test::Failover, nemesis, 2);
     let own = |of: Mutant| Mutant { nemesis: None, ..of };
     vec![
         mutant("skip-fsync", "nothing is made durable", Register, PowerAll, 2),
@@ -81,6 +84,20 @@ fn all() -> Vec<Mutant> {
         mutant("leak-claim", "a claim's end frees nothing", VmLifecycle, Kill, 1),
         mutant("resurrect-delete", "a late report brings a deleted VM back", VmLifecycle, LeaderRestart, 4),
         mutant("quota-at-leader", "the quota is checked by the leader only", Limits, Kill, 2),
+        real(failover(
+            "lease-without-quorum",
+            "a leader grants leases without asking a quorum",
+            LeasePartition,
+        )),
+        real(failover(
+            "no-wait-after-election",
+            "a new leader does not wait for earlier leases",
+            LeasePartition,
+        )),
+        real(failover("down-is-fenced", "placed elsewhere without a committed fence", LeasePartition)),
+        real(failover("shim-ignores-lease", "the lease is kept by the daemon, not by the shim", LeaseKill)),
+        real(failover("start-without-lease", "a failover VM starts without a lease", LeasePartitionPower)),
+        real(own(mutant("trust-lagging-replica", "a host obeys a replica that lags", LaggingHost, Kill, 6))),
         real(mutant("restart-touches-vms", "a daemon begins with ending what runs", VmLifecycle, Kill, 5)),
     ]
 }

@@ -6,6 +6,7 @@ mod again;
 mod append;
 mod catch_up;
 mod failover;
+mod lagging_host;
 mod limits;
 mod measure;
 mod register;
@@ -53,6 +54,8 @@ pub enum Test {
     Failover,
     /// Write so much while a node is away that it needs a snapshot when it is back; brings its own faults.
     CatchUp,
+    /// Bring a host back, cut off, with a replica that has not seen what runs there; needs real guests.
+    LaggingHost,
     /// Lose the store of a node that alone knows, with one other, what was acknowledged; brings its own faults.
     Wiped,
 }
@@ -65,7 +68,7 @@ impl Test {
 
     /// Whether it always needs nodes with networks and disks of their own.
     pub fn is_isolated(self) -> bool {
-        matches!(self, Self::CatchUp | Self::Wiped)
+        matches!(self, Self::CatchUp | Self::Wiped | Self::LaggingHost)
     }
 
     /// Faults that the project's promise is measured by.
@@ -74,6 +77,7 @@ impl Test {
             Self::VmLifecycle => 30,
             Self::StaleRead => 20,
             Self::Register | Self::Append | Self::Limits | Self::Failover => 10,
+            Self::LaggingHost => 6,
             Self::CatchUp => 2,
             Self::Wiped => 1,
         }
@@ -223,6 +227,7 @@ async fn gather(test: Test, context: &mut Running) -> Result<serde_json::Value> 
         Test::Append => serde_json::to_value(append::run(context).await?),
         Test::Limits => serde_json::to_value(limits::run(context).await?),
         Test::Failover => serde_json::to_value(failover::run(context).await?),
+        Test::LaggingHost => serde_json::to_value(lagging_host::run(context).await?),
         Test::CatchUp => serde_json::to_value(catch_up::run(context).await?),
         Test::Wiped => serde_json::to_value(wiped::run(context).await?),
     };

@@ -69,6 +69,8 @@ pub enum Nemesis {
     LeaseKill,
     /// A host without power for longer than a lease.
     LeasePower,
+    /// A host is cut off, loses power, and boots without a quorum, all that for longer than a lease.
+    LeasePartitionPower,
     /// Every process of a host is dead for longer than a lease.
     LeaseKillHost,
     /// Any fault that makes VMs fail over, and any that must not.
@@ -98,6 +100,7 @@ impl Nemesis {
                 | Self::LeaseOneWay
                 | Self::LeaseKill
                 | Self::LeasePower
+                | Self::LeasePartitionPower
                 | Self::LeaseKillHost
         )
     }
@@ -131,6 +134,7 @@ impl Nemesis {
             Self::LeaseOneWay => FaultKind::PartitionOneWay,
             Self::LeaseKill => FaultKind::Kill,
             Self::LeasePower => FaultKind::PowerOne,
+            Self::LeasePartitionPower => FaultKind::PartitionPower,
             Self::Failover => {
                 const ALL: [FaultKind; 10] = [
                     FaultKind::Pause,

@@ -208,7 +208,7 @@ impl Nature<'_> {
         if kind == FaultKind::PartitionPower {
             self.cluster.power_off(cut_off)?;
             self.cluster.power_on(cut_off[0])?;
-            self.pause_for(AUTOSTART).await;
+            self.hold(AUTOSTART).await;
         }
         self.hold(3_000..9_000).await;
         let majority = matches!(

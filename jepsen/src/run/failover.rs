@@ -33,6 +33,8 @@ const PINNED: usize = 3;
 const WRITERS: u64 = 2;
 /// The shortest that may be.
 const TERMS: Terms = Terms { ttl_ms: 8_400, margin_ms: 2_000 };
+/// Less than hosts that boot without a quorum are left alone.
+const AUTOSTART_WAIT_MS: u64 = 5_000;
 const START_LIMIT: Duration = Duration::from_secs(60);
 /// A node that was fenced is let back, what waited is placed, and everything runs by then.
 const SETTLE_LIMIT: Duration = Duration::from_secs(90);
@@ -72,7 +74,7 @@ async fn prepare(running: &Running) -> Result<()> {
     let policy = PatchClusterPolicy {
         lease_ttl_ms: Some(TERMS.ttl_ms),
         margin_ms: Some(TERMS.margin_ms),
-        ..PatchClusterPolicy::default()
+        autostart_wait_ms: Some(AUTOSTART_WAIT_MS),
     };
     client.call::<ClusterPolicy>(Request::patch("/v1/policy", &policy)).await?;
     client.import_kernel(IMAGE, running.cluster.test_guest("banner")?).await?;

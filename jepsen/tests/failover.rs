@@ -1,0 +1,120 @@
+//! One failover, step by step, with three real daemons and real guests: the operating system says when the VMM of
+//! a host without a daemon died, and that the one on the next host began after that. Then the host comes back.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use holm_api::vm::Availability;
+use holm_api::{ClusterPolicy, CreateVm, Node, PatchClusterPolicy, Vm, VmStatus};
+use holm_jepsen::harness::client::Call;
+use holm_jepsen::harness::vms::tiny_vm;
+use holm_jepsen::harness::{Cluster, Process, Setup, real, wait_for};
+use serde_json::json;
+
+const LIMIT: Duration = Duration::from_secs(60);
+/// The shortest that may be.
+const TTL: Duration = Duration::from_millis(8_400);
+const MARGIN: Duration = Duration::from_millis(2_000);
+/// A shim notices within milliseconds; a loaded machine is given more.
+const KILL: Duration = Duration::from_secs(1);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failover_vm_ends_with_its_lease_and_runs_elsewhere_and_its_host_comes_back() -> Result<()> {
+    if real::skipped("a_failover_vm_ends_with_its_lease_and_runs_elsewhere_and_its_host_comes_back") {
+        return Ok(());
+    }
+    let mut cluster = cluster().await?;
+    // Not the leader: that is another story.
+    let leader = cluster.leader().await?;
+    let lost = (leader + 1) % cluster.daemons.len();
+    let lost_name = cluster.daemons[lost].name.clone();
+    let [pinned, failover] = place(&cluster, lost).await?;
+    // Whatever was renewed last, was renewed before this.
+    let killed = Instant::now();
+    cluster.daemons[lost].kill()?;
+
+    // The daemon renewed up to the kill: its lease lasts at most the ttl from there.
+    let ended = wait_for("the VMM to end with its lease", TTL + KILL, || async {
+        Ok((!failover.is_alive()).then(Instant::now))
+    })
+    .await?;
+    assert!(
+        ended - killed > TTL - Duration::from_millis(2_500),
+        "the lease was cut short: {:?}",
+        ended - killed
+    );
+    assert!(pinned.is_alive(), "a pinned VM needs no lease");
+
+    let mut client = cluster.daemons[leader].client();
+    let moved = wait_for("the VM to run elsewhere", TTL + MARGIN + LIMIT, || async {
+        let vm: Vm = cluster.daemons[leader].client().get("/v1/vms/moves").await?;
+        let runs = vm.status == VmStatus::Active && vm.node.as_ref().is_some_and(|node| *node != lost_name);
+        Ok(runs.then_some(Instant::now()))
+    })
+    .await?;
+    println!(
+        "lease ended {} ms after the kill of the daemon, ACTIVE elsewhere after {} ms",
+        (ended - killed).as_millis(),
+        (moved - killed).as_millis()
+    );
+    let node: Node = client.get(&format!("/v1/nodes/{lost_name}")).await?;
+    assert!(node.fence.is_some(), "its VMs are taken from a node only by a fence");
+
+    cluster.daemons[lost].start()?;
+    cluster.wait_ready(lost).await?;
+    wait_for("the node to be let back", LIMIT, || async {
+        let node: Node = cluster.daemons[leader].client().get(&format!("/v1/nodes/{lost_name}")).await?;
+        Ok((node.fence.is_none() && node.up).then_some(()))
+    })
+    .await?;
+    assert!(pinned.is_alive(), "nothing touched the pinned VM");
+    assert_eq!(cluster.vmms().len(), 2);
+    let left = cluster.daemons[leader].client().delete_all(LIMIT).await;
+    assert_eq!(left, Vec::<String>::new());
+    assert_eq!(cluster.vmms(), []);
+    assert_eq!(cluster.shut_down(), Vec::<String>::new());
+    Ok(())
+}
+
+/// Three nodes that boot real guests, with leases as short as may be.
+async fn cluster() -> Result<Cluster> {
+    let cluster = Cluster::start(&Setup::real(3)).await?;
+    let mut client = cluster.daemons[0].client();
+    let policy = PatchClusterPolicy {
+        lease_ttl_ms: Some(TTL.as_millis() as u64),
+        margin_ms: Some(MARGIN.as_millis() as u64),
+        ..PatchClusterPolicy::default()
+    };
+    client.call::<ClusterPolicy>(Call::patch("/v1/policy", &policy)).await?;
+    client.create_tiny_flavor().await?;
+    client.import_kernel("guest", cluster.test_guest("banner")?).await?;
+    Ok(cluster)
+}
+
+/// The VMMs of `stays`, which is pinned, and of `moves`, which may fail over, both on node `at`.
+async fn place(cluster: &Cluster, at: usize) -> Result<[Process; 2]> {
+    let mut client = cluster.daemons[at].client();
+    let others: Vec<_> = (0..cluster.daemons.len()).filter(|other| *other != at).collect();
+    for other in &others {
+        set_enabled(cluster, *other, false).await?;
+    }
+    let mut vmms = Vec::new();
+    for (name, availability) in [("stays", Availability::Pinned), ("moves", Availability::Failover)] {
+        let vm = CreateVm { availability, ..tiny_vm(name, "guest") };
+        client.call::<Vm>(Call::post("/v1/vms", &vm)).await?;
+        let vm = client.wait_status(name, VmStatus::Active, LIMIT).await?;
+        assert_eq!(vm.availability_in_force, Some(availability));
+        let found = cluster.vmms_of(at).into_iter().find(|(id, _)| *id == vm.id);
+        vmms.push(found.expect("an ACTIVE VM has a VMM where it was placed").1);
+    }
+    for other in &others {
+        set_enabled(cluster, *other, true).await?;
+    }
+    Ok([vmms.remove(0), vmms.remove(0)])
+}
+
+async fn set_enabled(cluster: &Cluster, at: usize, enabled: bool) -> Result<()> {
+    let path = format!("/v1/nodes/{}", cluster.daemons[at].name);
+    cluster.daemons[at].client().call::<Node>(Call::patch(path, &json!({"enabled": enabled}))).await?;
+    Ok(())
+}
