@@ -3,7 +3,8 @@
 //! instead of stumbling about at its entrance.
 
 use super::action::Action;
-use super::interleaving as piece;
+use super::interleaving;
+use super::piece;
 use super::replicated::{Availability, NodeIx};
 use super::world::World;
 use crate::rng::Rng;
@@ -117,7 +118,7 @@ fn restart(node: NodeIx, rng: &mut Rng) -> Vec<Action> {
 /// How a walk begins: an interleaving that hurts without some rule, with steps left out, repeated and put
 /// in; or somebody leads and the VM runs.
 pub fn opening(every: &[Action], rng: &mut Rng) -> (Availability, Vec<Action>) {
-    let known = piece::every();
+    let known = interleaving::every();
     if rng.percent(40) {
         let availability = if rng.percent(60) { Availability::Failover } else { Availability::Pinned };
         let (leader, node) = (rng.below(2) as NodeIx, rng.below(2) as NodeIx);
