@@ -23,7 +23,7 @@ pub struct Policy {
 /// A weigher and how much it counts.
 pub struct Weighing {
     pub weigher: Box<dyn Weigher>,
-    /// From the policy, in thousandths; 0 where it is not named.
+    /// From the policy, in thousandths.
     multiplier_thousandths: i64,
     /// The aggregate metadata that overrides it: `soft_affinity_weight_multiplier`.
     key: String,
@@ -41,7 +41,7 @@ impl Policy {
             filters::by_name(name, policy).unwrap_or_else(|| Box::new(Unknown { filter: name.clone() }))
         };
         let weighing = |weigher: Box<dyn Weigher>| Weighing {
-            multiplier_thousandths: policy.weighers.get(weigher.name()).copied().unwrap_or(0),
+            multiplier_thousandths: policy.multiplier(weigher.name()),
             key: format!("{}_weight_multiplier", snake_case(weigher.name())),
             weigher,
         };

@@ -54,6 +54,11 @@ pub const WEIGHERS: &[(&str, i64)] = &[
     ("Health", 1_000_000),
 ];
 
+/// Weighers that came after the first policies were written: where a policy does not name one, it counts with its
+/// default, and 0 is off. So a policy of before keeps its meaning and its bytes, and every version's default is the
+/// same.
+pub const LATER_WEIGHERS: &[&str] = &["Health"];
+
 /// Greatest multiplier, either sign, in thousandths.
 pub const MULTIPLIER_MAX: i64 = 1_000_000_000;
 
@@ -91,7 +96,7 @@ fn is_usual(seconds: &u32) -> bool {
 pub struct SchedulerPolicy {
     /// Enabled filters, in the order they are asked.
     pub filters: Vec<String>,
-    /// Multipliers in thousandths; a weigher that is not named is off.
+    /// Multipliers in thousandths; a weigher that is not named is off, unless it is one of [`LATER_WEIGHERS`].
     pub weighers: BTreeMap<String, i64>,
     /// Numbers some filters take: `max_instances_per_host`, `max_io_ops_per_host`.
     pub max_instances_per_host: u32,
@@ -111,10 +116,23 @@ pub struct SchedulerPolicy {
     pub revision: Revision,
 }
 
+impl SchedulerPolicy {
+    /// How much a weigher counts, in thousandths.
+    pub fn multiplier(&self, weigher: &str) -> i64 {
+        let later = || LATER_WEIGHERS.iter().find(|name| **name == weigher).and(default_multiplier(weigher));
+        self.weighers.get(weigher).copied().or_else(later).unwrap_or(0)
+    }
+}
+
+fn default_multiplier(weigher: &str) -> Option<i64> {
+    WEIGHERS.iter().find(|(name, _)| *name == weigher).map(|(_, multiplier)| *multiplier)
+}
+
 impl Default for SchedulerPolicy {
     fn default() -> Self {
         let on = FILTERS.iter().filter(|(_, on)| *on);
-        let weigh = WEIGHERS.iter().filter(|(_, multiplier)| *multiplier != 0);
+        let first = |name: &&str| !LATER_WEIGHERS.contains(name);
+        let weigh = WEIGHERS.iter().filter(|(name, multiplier)| *multiplier != 0 && first(name));
         Self {
             filters: on.map(|(name, _)| (*name).to_owned()).collect(),
             weighers: weigh.map(|(name, multiplier)| ((*name).to_owned(), *multiplier)).collect(),

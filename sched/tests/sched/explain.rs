@@ -12,7 +12,10 @@ fn each_host_has_its_refusal_or_its_score_by_weigher() {
     let big = HostSize { vcpus: 16, memory_mib: 16384, disk_gib: 100 };
     let mut cluster = Cluster::of(&[MEDIUM, big, big]);
     cluster.cordon(3, "upgrade");
-    cluster.policy(|policy| policy.weighers.retain(|name, _| ["Ram", "Cpu"].contains(&name.as_str())));
+    cluster.policy(|policy| {
+        policy.weighers.retain(|name, _| ["Ram", "Cpu"].contains(&name.as_str()));
+        policy.weighers.insert("Health".into(), 0);
+    });
     let vm = cluster.vm(SMALL_VM);
     let policy = Policy::of(&cluster.state.scheduler);
     let explanation = explain(&cluster.state, &policy, cluster.record(vm));

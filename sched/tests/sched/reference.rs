@@ -199,7 +199,8 @@ impl<'a> Plain<'a> {
             .map(|value| value.parse::<f64>().ok().map(|value| (value * 1000.0) as i128))
             .collect();
         let all: Option<Vec<i128>> = overrides.into_iter().collect();
-        let own = self.state.scheduler.weighers.get(weigher).copied().unwrap_or(0);
+        let named = self.state.scheduler.weighers.get(weigher).copied();
+        let own = named.unwrap_or(if weigher == "Health" { 1_000_000 } else { 0 });
         all.and_then(|all| all.into_iter().min()).unwrap_or(i128::from(own))
     }
 

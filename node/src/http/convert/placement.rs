@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use holm_api as api;
-use holm_model::policy::{FILTERS, NPlusOne, REQUIRED, WEIGHERS};
+use holm_model::policy::{FILTERS, LATER_WEIGHERS, NPlusOne, REQUIRED, WEIGHERS};
 use holm_model::{self as model, NodeId, ResourceClass, State, VmId};
 
 use super::{node_name, node_ref, timestamp};
@@ -268,7 +268,12 @@ pub fn policy(policy: &model::policy::SchedulerPolicy) -> api::SchedulerPolicy {
     let decimal = |multiplier: i64| multiplier as f64 / 1e3;
     api::SchedulerPolicy {
         filters: policy.filters.clone(),
-        weighers: policy.weighers.iter().map(|(name, by)| (name.clone(), decimal(*by))).collect(),
+        weighers: WEIGHERS
+            .iter()
+            .map(|(name, _)| ((*name).to_owned(), policy.multiplier(name)))
+            .filter(|(_, by)| *by != 0)
+            .map(|(name, by)| (name, decimal(by)))
+            .collect(),
         max_instances_per_host: policy.max_instances_per_host,
         max_io_ops_per_host: policy.max_io_ops_per_host,
         isolated_images: policy.isolated_images.clone(),
@@ -305,6 +310,10 @@ pub fn to_policy(sent: &api::SetSchedulerPolicy) -> Result<model::policy::Schedu
             Ok((name, multiplier))
         };
         policy.weighers = weighers.into_iter().map(one).collect::<Result<_>>()?;
+        // Those that are not named are off, these too.
+        for name in LATER_WEIGHERS {
+            policy.weighers.entry((*name).to_owned()).or_insert(0);
+        }
     }
     let keep = |list: &mut Vec<String>, sent: Option<Vec<String>>| {
         *list = sent.unwrap_or_else(|| std::mem::take(list))
