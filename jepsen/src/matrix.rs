@@ -15,10 +15,12 @@ use crate::run::{self, Options, Test, Trouble};
 /// Which list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Profile {
-    /// Some five minutes: each kind of fault at least once.
+    /// Under ten minutes: each workload, and each family of faults at least once.
     Ci,
-    /// Some forty minutes: each workload under each kind of fault, five nodes, real guests.
+    /// Some two hours: each workload under each kind of fault, five nodes, real guests.
     Nightly,
+    /// Over four hours: few workloads, each for long, under everything at once.
+    Soak,
 }
 
 /// One run of the list.
@@ -27,74 +29,143 @@ struct Entry {
     test: Test,
     /// None: the test brings its own faults.
     nemesis: Option<Nemesis>,
-    rounds: u64,
+    extent: Extent,
     nodes: usize,
     hypervisor: Hypervisor,
 }
 
 const fn entry(test: Test, nemesis: Nemesis, rounds: u64) -> Entry {
-    Entry { test, nemesis: Some(nemesis), rounds, nodes: 3, hypervisor: Hypervisor::Simulated }
+    let extent = Extent::Rounds(rounds);
+    Entry { test, nemesis: Some(nemesis), extent, nodes: 3, hypervisor: Hypervisor::Simulated }
 }
 
-const fn real(nemesis: Nemesis, rounds: u64) -> Entry {
-    Entry { hypervisor: Hypervisor::CloudHypervisor, ..entry(Test::VmLifecycle, nemesis, rounds) }
+/// A test that brings its own faults.
+const fn own(test: Test, rounds: u64) -> Entry {
+    Entry { nemesis: None, ..entry(test, Nemesis::Kill, rounds) }
 }
 
-const fn five(test: Test, nemesis: Nemesis, rounds: u64) -> Entry {
-    Entry { nodes: 5, ..entry(test, nemesis, rounds) }
+/// On real guests.
+const fn real(of: Entry) -> Entry {
+    Entry { hypervisor: Hypervisor::CloudHypervisor, ..of }
+}
+
+const fn failover(nemesis: Nemesis, rounds: u64) -> Entry {
+    real(entry(Test::Failover, nemesis, rounds))
+}
+
+const fn five(of: Entry) -> Entry {
+    Entry { nodes: 5, ..of }
+}
+
+const fn long(test: Test, nemesis: Nemesis, seconds: u64) -> Entry {
+    Entry { extent: Extent::Seconds(seconds), ..entry(test, nemesis, 1) }
 }
 
 impl Profile {
     fn entries(self) -> Vec<Entry> {
-        use Nemesis::{
-            Kill, LeaderRestart, Loss, Mix, PartitionHalves, PartitionLeader, PartitionOneWay,
-            PartitionPower, PartitionRing, Pause, PowerAll, PowerMost, PowerOne, Slow,
-        };
-        use Test::{StaleRead, VmLifecycle};
-        let catch_up = Entry { nemesis: None, ..entry(Test::CatchUp, Kill, 2) };
         match self {
-            Self::Ci => vec![
-                entry(VmLifecycle, PartitionLeader, 2),
-                entry(VmLifecycle, PowerAll, 3),
-                entry(VmLifecycle, Mix, 4),
-                entry(StaleRead, PartitionOneWay, 2),
-                entry(StaleRead, Pause, 2),
-                entry(StaleRead, Mix, 4),
-                real(PowerOne, 2),
-            ],
-            Self::Nightly => {
-                let every = [
-                    Kill,
-                    LeaderRestart,
-                    PartitionHalves,
-                    PartitionLeader,
-                    PartitionOneWay,
-                    PartitionRing,
-                    Pause,
-                    Loss,
-                    Slow,
-                    PowerOne,
-                    PowerMost,
-                    PowerAll,
-                ];
-                let of = |test| every.map(|nemesis| entry(test, nemesis, 4));
-                let mut list = [of(VmLifecycle), of(StaleRead)].concat();
-                list.extend([
-                    entry(VmLifecycle, Mix, 20),
-                    entry(StaleRead, Mix, 20),
-                    five(VmLifecycle, Mix, 10),
-                    five(StaleRead, PartitionHalves, 5),
-                    five(VmLifecycle, PartitionRing, 5),
-                    real(Mix, 12),
-                    real(PowerAll, 4),
-                    real(PartitionLeader, 4),
-                    real(PartitionPower, 1),
-                    catch_up,
-                ]);
-                list
-            }
+            Self::Ci => ci(),
+            Self::Nightly => nightly(),
+            Self::Soak => soak(),
         }
     }
+}
+
+fn ci() -> Vec<Entry> {
+    use Nemesis::{
+        DiskHung, LeasePartition, Mix, PartitionLeader, PartitionOneWay, Pause, PowerAll, PowerOne, Replace,
+        Rolling,
+    };
+    use Test::{Append, Limits, Register, StaleRead, VmLifecycle, Wiped};
+    vec![
+        entry(VmLifecycle, PartitionLeader, 2),
+        entry(VmLifecycle, PowerAll, 3),
+        entry(VmLifecycle, Mix, 3),
+        entry(StaleRead, PartitionOneWay, 2),
+        entry(StaleRead, Pause, 2),
+        entry(Register, Mix, 3),
+        entry(Register, DiskHung, 1),
+        entry(Register, Replace, 1),
+        entry(Append, PowerAll, 2),
+        entry(Append, Rolling, 1),
+        entry(Limits, Mix, 3),
+        own(Wiped, 1),
+        real(entry(VmLifecycle, PowerOne, 2)),
+        failover(LeasePartition, 1),
+    ]
+}
+
+/// Faults that spare VMs.
+const SPARING: [Nemesis; 14] = [
+    Nemesis::Kill,
+    Nemesis::LeaderRestart,
+    Nemesis::PartitionHalves,
+    Nemesis::PartitionLeader,
+    Nemesis::PartitionOneWay,
+    Nemesis::PartitionRing,
+    Nemesis::Pause,
+    Nemesis::Loss,
+    Nemesis::Slow,
+    Nemesis::PowerOne,
+    Nemesis::PowerMost,
+    Nemesis::PowerAll,
+    Nemesis::Rolling,
+    Nemesis::DiskSlow,
+];
+
+/// Faults after which some host is not what it was.
+const HARSH: [Nemesis; 5] =
+    [Nemesis::DiskFull, Nemesis::DiskHung, Nemesis::Damage, Nemesis::Truncate, Nemesis::Replace];
+
+fn nightly() -> Vec<Entry> {
+    use Nemesis::{
+        Failover, Kill, KillShim, KillVmm, LeaderRestart, LeaseKill, LeaseKillHost, LeaseOneWay,
+        LeasePartition, LeasePartitionPower, LeasePause, LeasePower, Mix, PartitionBridge, PartitionHalves,
+        PartitionLeader, PartitionPower, PartitionRing, PowerAll, Rolling,
+    };
+    use Test::{Append, CatchUp, LaggingHost, Limits, Register, StaleRead, VmLifecycle, Wiped};
+    let of = |test| SPARING.map(|nemesis| entry(test, nemesis, 4)).to_vec();
+    let harsh = |test| HARSH.map(|nemesis| entry(test, nemesis, 3)).to_vec();
+    let mut list = [of(VmLifecycle), of(StaleRead), of(Register), of(Append)].concat();
+    list.extend([harsh(Register), harsh(Append)].concat());
+    list.extend([Mix, Kill, PowerAll, PartitionLeader].map(|nemesis| entry(Limits, nemesis, 6)));
+    list.extend(
+        [LeasePause, LeasePartition, LeaseOneWay, LeaseKill, LeaseKillHost, LeasePower, LeasePartitionPower]
+            .map(|nemesis| failover(nemesis, 4)),
+    );
+    list.extend([KillShim, KillVmm, LeaderRestart, Rolling].map(|nemesis| failover(nemesis, 6)));
+    list.extend([
+        failover(Failover, 20),
+        entry(VmLifecycle, Mix, 20),
+        entry(StaleRead, Mix, 20),
+        five(entry(VmLifecycle, Mix, 10)),
+        five(entry(Register, PartitionBridge, 4)),
+        five(entry(Append, Mix, 10)),
+        five(entry(StaleRead, PartitionHalves, 5)),
+        five(entry(VmLifecycle, PartitionRing, 5)),
+        real(entry(VmLifecycle, Mix, 12)),
+        real(entry(VmLifecycle, PowerAll, 4)),
+        real(entry(VmLifecycle, PartitionLeader, 4)),
+        real(entry(VmLifecycle, PartitionPower, 1)),
+        real(own(LaggingHost, 6)),
+        own(Wiped, 4),
+        own(CatchUp, 2),
+    ]);
+    list
+}
+
+fn soak() -> Vec<Entry> {
+    use Nemesis::{Failover, Mix};
+    use Test::{Append, Limits, Register, StaleRead, VmLifecycle};
+    vec![
+        long(VmLifecycle, Mix, 2_400),
+        real(long(VmLifecycle, Mix, 2_400)),
+        real(long(Test::Failover, Failover, 3_600)),
+        long(Register, Mix, 1_800),
+        five(long(Append, Mix, 1_800)),
+        long(StaleRead, Mix, 1_800),
+        long(Limits, Mix, 1_200),
+    ]
 }
 
 /// A row of the table.
@@ -147,15 +218,19 @@ async fn one(entry: Entry, seed: u64, store: &Path) -> Outcome {
         eprintln!("SKIPPED: {}: {why}", entry.test.name());
         return Outcome::Skipped(why);
     }
+    let rounds = match entry.extent {
+        Extent::Rounds(rounds) => rounds,
+        Extent::Seconds(_) => 1,
+    };
     let options = Options {
-        rounds: entry.rounds,
+        rounds,
         seed,
         nodes: entry.nodes,
         hypervisor: entry.hypervisor,
         plant: None,
         store: store.to_owned(),
     };
-    let trouble = entry.nemesis.map(|nemesis| Trouble { nemesis, extent: Extent::Rounds(entry.rounds) });
+    let trouble = entry.nemesis.map(|nemesis| Trouble { nemesis, extent: entry.extent });
     match run::run_under(entry.test, &options, trouble).await {
         Ok(report) => Outcome::Ran(Box::new(report)),
         Err(error) => Outcome::Failed(format!("{error:#}")),

@@ -1,6 +1,7 @@
 //! `cargo xtask check-deps`: which crate of the workspace may depend on which. The table is the arrows of
 //! the design; an arrow that is not in it is forbidden, development dependencies included, so that a test
-//! cannot tie together what the code keeps apart.
+//! cannot tie together what the code keeps apart. And bugs on demand, for the test suites, are in no build that
+//! did not ask for them: no default feature and no normal dependency turns them on.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,6 +26,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
 const BELOW_NODE: &[&str] = &["holm-model", "holm-api", "holm-raft", "holm-sched", "holm-vmm"];
 const FROM_NODE: &[&str] = &["holm-model", "holm-api", "holm-raft", "holm-sched", "holm-vmm", "holm-node"];
 
+/// Features that plant bugs.
+const PLANTED: &[&str] = &["planted", "planted-faults"];
+
 /// The part of `cargo metadata` that matters here.
 #[derive(Debug, Deserialize)]
 struct Metadata {
@@ -35,6 +39,8 @@ struct Metadata {
 struct Package {
     name: String,
     dependencies: Vec<Dependency>,
+    #[serde(default)]
+    features: BTreeMap<String, Vec<String>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -42,6 +48,8 @@ struct Dependency {
     name: String,
     /// `dev`, `build`, or null for a normal one.
     kind: Option<String>,
+    #[serde(default)]
+    features: Vec<String>,
 }
 
 /// What is wrong with the graph.
@@ -49,6 +57,7 @@ struct Dependency {
 enum Fault {
     Forbidden { from: String, to: String, kind: String },
     Unknown { package: String },
+    Planted { package: String },
 }
 
 impl fmt::Display for Fault {
@@ -58,6 +67,9 @@ impl fmt::Display for Fault {
                 let allowed = allowed(from).filter(|to| !to.is_empty()).map(|to| to.join(", "));
                 let allowed = allowed.unwrap_or_else(|| "no crate of the workspace".to_owned());
                 write!(f, "forbidden: {from} → {to} ({kind} dependency); {from} may depend on {allowed}")
+            }
+            Self::Planted { package } => {
+                write!(f, "planted: {package} turns bugs on that only a test suite may ask for")
             }
             Self::Unknown { package } => {
                 write!(
@@ -102,6 +114,9 @@ fn faults(metadata: &Metadata) -> Vec<Fault> {
     let members: BTreeMap<&str, &Package> = metadata.packages.iter().map(|p| (p.name.as_str(), p)).collect();
     let mut faults = Vec::new();
     for package in members.values() {
+        if plants(package) {
+            faults.push(Fault::Planted { package: package.name.clone() });
+        }
         let Some(allowed) = allowed(&package.name) else {
             faults.push(Fault::Unknown { package: package.name.clone() });
             continue;
@@ -121,6 +136,17 @@ fn faults(metadata: &Metadata) -> Vec<Fault> {
     faults
 }
 
+/// Whether a build of this package has bugs that nobody asked for.
+fn plants(package: &Package) -> bool {
+    let is_planted = |feature: &String| {
+        let name = feature.rsplit('/').next().unwrap_or(feature);
+        PLANTED.contains(&name)
+    };
+    let by_default = package.features.get("default").is_some_and(|features| features.iter().any(is_planted));
+    let normal = package.dependencies.iter().filter(|dependency| dependency.kind.is_none());
+    by_default || normal.flat_map(|dependency| &dependency.features).any(is_planted)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -128,13 +154,22 @@ mod tests {
     fn graph(arrows: &[(&str, &str, Option<&str>)]) -> Metadata {
         let mut packages: Vec<Package> = ALLOWED
             .iter()
-            .map(|(name, _)| Package { name: (*name).to_owned(), dependencies: Vec::new() })
+            .map(|(name, _)| Package {
+                name: (*name).to_owned(),
+                dependencies: Vec::new(),
+                features: BTreeMap::new(),
+            })
             .collect();
         for (from, to, kind) in arrows {
-            let dependency = Dependency { name: (*to).to_owned(), kind: kind.map(str::to_owned) };
+            let kind = kind.map(str::to_owned);
+            let dependency = Dependency { name: (*to).to_owned(), kind, features: Vec::new() };
             match packages.iter_mut().find(|package| package.name == *from) {
                 Some(package) => package.dependencies.push(dependency),
-                None => packages.push(Package { name: (*from).to_owned(), dependencies: vec![dependency] }),
+                None => packages.push(Package {
+                    name: (*from).to_owned(),
+                    dependencies: vec![dependency],
+                    features: BTreeMap::new(),
+                }),
             }
         }
         Metadata { packages }
@@ -193,5 +228,27 @@ mod tests {
     #[test]
     fn crates_from_elsewhere_and_a_crate_itself_do_not_matter() {
         assert_eq!(said(&[("holm-sched", "serde", None), ("holm-raft", "holm-raft", Some("dev"))]), [""; 0]);
+    }
+
+    #[test]
+    fn bugs_on_demand_are_asked_for_by_nobody_but_tests() {
+        let planted = |kind: Option<&str>, feature: &str| Package {
+            name: "holm-node".to_owned(),
+            dependencies: vec![Dependency {
+                name: "holm-model".to_owned(),
+                kind: kind.map(str::to_owned),
+                features: vec![feature.to_owned()],
+            }],
+            features: BTreeMap::new(),
+        };
+        assert!(plants(&planted(None, "planted")));
+        assert!(!plants(&planted(Some("dev"), "planted-faults")));
+        assert!(!plants(&planted(None, "other")));
+        let default = |feature: &str| Package {
+            features: BTreeMap::from([("default".to_owned(), vec![feature.to_owned()])]),
+            ..planted(None, "other")
+        };
+        assert!(plants(&default("holm-model/planted")));
+        assert!(!plants(&default("tls")));
     }
 }
