@@ -7,6 +7,7 @@ pub mod clock;
 pub mod config;
 pub mod event_log;
 pub mod guests;
+pub mod health;
 pub mod http;
 pub mod leader;
 pub mod lease;

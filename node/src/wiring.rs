@@ -1,6 +1,7 @@
 //! Puts the daemon together and takes it apart again: storage and Raft first, then the services that
 //! read it, then the agent. A stop leaves running VMs alone.
 
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
@@ -26,6 +27,7 @@ use crate::agent::vms;
 use crate::app::{App, Shared};
 use crate::cli::Run;
 use crate::config::{Config, HypervisorChoice};
+use crate::health::Places;
 use crate::{event_log, http, leader, lease, listen, systemd};
 
 /// `holmd run`: runs until SIGTERM or SIGINT.
@@ -226,6 +228,21 @@ async fn say_if_removed(app: Shared, data_dir: PathBuf) {
     }
 }
 
+/// Where this host's health is looked at.
+fn places(config: &Config, data_dir: &Path) -> Places {
+    let advertised = [config.peer.advertised(), config.api.advertised()];
+    let advertised = advertised.iter().filter_map(|address| address.parse::<SocketAddr>().ok());
+    let addresses = advertised.chain([config.peer.listen, config.api.listen]).map(|address| address.ip());
+    let vmm = config.hypervisor.binary.as_deref().and_then(Path::file_name);
+    Places {
+        data_dir: data_dir.to_owned(),
+        vm_dir: vm_dir(data_dir),
+        addresses: addresses.collect(),
+        vmm: vmm.unwrap_or("cloud-hypervisor".as_ref()).to_owned(),
+        proc: "/proc".into(),
+    }
+}
+
 fn start_agent(
     app: &Shared,
     config: &Config,
@@ -242,6 +259,7 @@ fn start_agent(
         ratios: config.inventory,
         firmware: config.hypervisor.firmware.clone(),
         cpu: Cpu::read(),
+        places: places(config, data_dir),
     };
     let images = Images::new(app.clone());
     tasks.spawn(adopt::tell(app.clone()));

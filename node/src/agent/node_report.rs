@@ -1,13 +1,15 @@
-//! Tells the cluster what this node is: boot, version, hypervisor, inventory, and what is wrong with it.
-//! Proposed at start and whenever it differs from what the cluster knows.
+//! Tells the cluster what this node is: boot, version, hypervisor, inventory, and what is wrong with it
+//! ([`crate::health`]). Proposed at start and whenever it differs from what the cluster knows.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use holm_model::command::{Command, ReportNode};
-use holm_model::node::{Condition, HypervisorFacts, NodeReport};
-use holm_model::{BootId, Inventory, Reply, ResourceClass};
+use holm_model::condition::CLONE_QUIET_MS;
+use holm_model::node::{HypervisorFacts, NodeReport};
+use holm_model::reply::Done;
+use holm_model::{BootId, Inventory, Outcome, Reply, ResourceClass};
 use holm_vmm::host;
 use tokio_util::sync::CancellationToken;
 
@@ -16,6 +18,7 @@ use super::report::propose;
 use crate::app::Shared;
 use crate::clock;
 use crate::config::InventoryConfig;
+use crate::health::{self, Looker, Places};
 
 /// How often the host is looked at.
 const PERIOD: Duration = Duration::from_secs(10);
@@ -23,8 +26,6 @@ const PERIOD: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_millis(500);
 /// Disk kept for the log and what else the daemon writes.
 const DISK_RESERVE_GIB: u64 = 10;
-/// Below this share of free disk, in percent, the node says so.
-const DISK_LOW_PERCENT: u64 = 5;
 const GIB: u64 = 1 << 30;
 
 /// What does not change while the daemon runs.
@@ -39,14 +40,17 @@ pub struct Here {
     /// What disk images boot with.
     pub firmware: Option<PathBuf>,
     pub cpu: Cpu,
+    /// Where its health is looked at.
+    pub places: Places,
 }
 
 /// Runs until cancelled.
 pub async fn run(app: Shared, here: Here, stop: CancellationToken) {
     let mut last: Option<NodeReport> = None;
+    let mut looker = Looker::new(here.places.clone());
     loop {
         let facts = app.hypervisor.facts().await;
-        let report = look(&app, &here, facts, last.as_ref()).await;
+        let report = look(&app, &here, &mut looker, facts, last.as_ref()).await;
         let pause = if known(&app, &here, &report) {
             last = Some(report);
             PERIOD
@@ -59,6 +63,15 @@ pub async fn run(app: Shared, here: Here, stop: CancellationToken) {
                 report: report.clone(),
             });
             match propose(&app.raft, command).await {
+                Some(Reply::Done(Done { outcome: Outcome::OtherHost(_), .. })) => {
+                    tracing::error!(
+                        node = %app.raft.node_id(),
+                        boot = %here.boot_id,
+                        "another machine uses this node's identity: it reported after this one, which starts nothing \
+                         any more; switch off the copy, then reboot this host"
+                    );
+                    PERIOD
+                }
                 Some(Reply::Done(_)) => {
                     last = Some(report);
                     PERIOD
@@ -82,72 +95,77 @@ fn known(app: &Shared, here: &Here, report: &NodeReport) -> bool {
         node.report.as_ref() == Some(report)
             && node.peer_addr == here.peer_addr
             && node.api_addr == here.api_addr
+            // One more report says that this host is the only one by now.
+            && node.cloned_at.is_none_or(|at| clock::now().since_ms(at) < CLONE_QUIET_MS)
     })
 }
 
-async fn look(app: &Shared, here: &Here, facts: HypervisorFacts, last: Option<&NodeReport>) -> NodeReport {
-    let mut conditions = BTreeMap::new();
+async fn look(
+    app: &Shared,
+    here: &Here,
+    looker: &mut Looker,
+    facts: HypervisorFacts,
+    last: Option<&NodeReport>,
+) -> NodeReport {
     let known = app.raft.state();
-    let last =
-        last.or_else(|| known.state.nodes.get(&app.raft.node_id()).and_then(|node| node.report.as_ref()));
+    let recorded = known.state.nodes.get(&app.raft.node_id()).and_then(|node| node.report.as_ref());
+    let last = last.or(recorded);
+    let status = app.raft.status().borrow().clone();
+    let host = looker.look(&status, &facts, &known.state, app.raft.node_id()).await;
     let before = last.map(|report| report.conditions.clone()).unwrap_or_default();
-    let mut condition = |name: &str, message: String| {
-        let since = before.get(name).map_or_else(clock::now, |condition| condition.since);
-        conditions.insert(name.to_owned(), Condition { since, message });
-    };
-    let disk = host::disk_space(&here.vm_dir);
-    match &disk {
-        Ok(disk) if disk.free_bytes * 100 < disk.total_bytes * DISK_LOW_PERCENT => {
-            condition(
-                "DiskLow",
-                format!(
-                    "less than {DISK_LOW_PERCENT} % of the disk under {} is free; delete images or VMs",
-                    here.vm_dir.display()
-                ),
-            );
-        }
-        Ok(_) => {}
-        Err(error) => {
-            condition("DiskUnreadable", format!("{}: {}", here.vm_dir.display(), crate::app::chain(error)))
-        }
-    }
-    let memory_mib = host::memory_mib().unwrap_or_else(|error| {
-        condition("MemoryUnreadable", crate::app::chain(&error));
-        0
-    });
-    let images_gib = app.images.used_bytes().div_ceil(GIB);
-    let disk_gib = disk.map(|disk| disk.total_bytes / GIB).unwrap_or(0);
+    let found = health::judge(&host, &before.keys().map(String::as_str).collect());
     let cpus = u64::from(host::cpus());
     NodeReport {
         boot_id: here.boot_id,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         capabilities: host_facts::capabilities(&here.cpu, &facts, here.firmware.as_deref()),
         hypervisor: facts,
-        inventory: inventory(here.ratios, cpus, memory_mib, disk_gib, images_gib),
-        conditions,
+        inventory: inventory(here.ratios, amounts(app, here, cpus), last),
+        conditions: health::conditions(found, &before, clock::now()),
         traits: here.cpu.traits.clone(),
         load_thousandths: host_facts::load_thousandths(cpus, last.map_or(0, |last| last.load_thousandths)),
         orphans: app.orphans.to_report(),
     }
 }
 
+/// What the host has and what of it is kept; nothing for a class that cannot be told at present.
+fn amounts(app: &Shared, here: &Here, cpus: u64) -> [(ResourceClass, Option<(u64, u64)>); 3] {
+    let images_gib = app.images.used_bytes().div_ceil(GIB);
+    let memory = host::memory_mib().map(|mib| (mib, (mib / 20).max(1024)));
+    let disk = host::disk_space(&here.vm_dir);
+    [
+        (ResourceClass::Vcpu, Some((cpus, 0))),
+        (ResourceClass::MemoryMb, memory.ok()),
+        (
+            ResourceClass::DiskGb,
+            disk.ok().map(|disk| (disk.total_bytes / GIB, DISK_RESERVE_GIB + images_gib)),
+        ),
+    ]
+}
+
+/// A class that cannot be told is not gone: what was last reported of it stands.
 fn inventory(
     ratios: InventoryConfig,
-    cpus: u64,
-    memory_mib: u64,
-    disk_gib: u64,
-    images_gib: u64,
+    amounts: [(ResourceClass, Option<(u64, u64)>); 3],
+    last: Option<&NodeReport>,
 ) -> BTreeMap<ResourceClass, Inventory> {
-    let of = |total, reserved, ratio: f64| Inventory {
-        reserved,
-        allocation_ratio_thousandths: (ratio * 1000.0).round() as u64,
-        ..Inventory::of(total)
+    let ratio = |class: &ResourceClass| match class {
+        ResourceClass::Vcpu => ratios.cpu_allocation_ratio,
+        ResourceClass::MemoryMb => ratios.ram_allocation_ratio,
+        _ => ratios.disk_allocation_ratio,
     };
-    BTreeMap::from([
-        (ResourceClass::Vcpu, of(cpus, 0, ratios.cpu_allocation_ratio)),
-        (ResourceClass::MemoryMb, of(memory_mib, (memory_mib / 20).max(1024), ratios.ram_allocation_ratio)),
-        (ResourceClass::DiskGb, of(disk_gib, DISK_RESERVE_GIB + images_gib, ratios.disk_allocation_ratio)),
-    ])
+    let of = |(class, amount): (ResourceClass, Option<(u64, u64)>)| {
+        let inventory = match amount {
+            Some((total, reserved)) => Inventory {
+                reserved,
+                allocation_ratio_thousandths: (ratio(&class) * 1000.0).round() as u64,
+                ..Inventory::of(total)
+            },
+            None => last?.inventory.get(&class)?.clone(),
+        };
+        Some((class, inventory))
+    };
+    amounts.into_iter().filter_map(of).collect()
 }
 
 /// The VM directory below a data directory.
