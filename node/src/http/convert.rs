@@ -179,7 +179,6 @@ pub fn role(status: &RaftStatus, id: NodeId) -> api::Role {
 
 pub fn node(state: &State, status: &RaftStatus, node: &model::node::Node) -> api::Node {
     let report = node.report.as_ref();
-    let conditions = report.into_iter().flat_map(|report| &report.conditions);
     let aggregates = state.aggregates.values().filter(|aggregate| aggregate.nodes.contains(&node.id));
     api::Node {
         id: node.id.0,
@@ -211,11 +210,12 @@ pub fn node(state: &State, status: &RaftStatus, node: &model::node::Node) -> api
         capabilities: report.map(|report| report.capabilities.clone()).unwrap_or_default(),
         load: report.map(|report| report.load_thousandths as f64 / 1e3),
         failed_builds: node.failed_builds,
-        conditions: conditions
+        conditions: node
+            .conditions()
             .map(|(name, condition)| {
                 let shown =
                     api::Condition { since: timestamp(condition.since), message: condition.message.clone() };
-                (name.clone(), shown)
+                (name.to_owned(), shown)
             })
             .collect(),
         fence: node.fence.as_ref().map(|of| fence(state, of)),
