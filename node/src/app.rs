@@ -4,11 +4,12 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use holm_model::State;
+use holm_model::{State, VmId};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::orphans::Orphans;
+use crate::guests;
 use crate::lease::Current;
 
 /// Made once, by the wiring.
@@ -23,7 +24,7 @@ pub struct App {
     /// Cancelled when the daemon stops: answers without an end are ended then.
     pub stopping: CancellationToken,
     caught_up: watch::Sender<bool>,
-    hold: PathBuf,
+    run_dir: PathBuf,
 }
 
 /// The app as handlers and tasks hold it.
@@ -46,7 +47,7 @@ impl App {
             orphans: Orphans::default(),
             stopping: CancellationToken::new(),
             caught_up: watch::Sender::new(false),
-            hold: crate::guests::hold_file(run_dir),
+            run_dir: run_dir.to_owned(),
         }
     }
 
@@ -67,7 +68,12 @@ impl App {
 
     /// Whether the guests of this host are held off for its shutdown.
     pub fn held(&self) -> bool {
-        self.hold.exists()
+        guests::hold_file(&self.run_dir).exists()
+    }
+
+    /// Whether this run was ended for a shutdown of the host which did not come.
+    pub fn is_allowed_again(&self, vm: VmId, run: u64) -> bool {
+        guests::is_allowed_again(&self.run_dir, vm, run)
     }
 
     /// Whether this node is fenced, as `state` says.

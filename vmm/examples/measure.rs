@@ -147,6 +147,7 @@ fn spec(n: u128, kernel: &Path) -> StartSpec {
         pci_devices: Vec::new(),
         cluster: None,
         start_order: 0,
+        again: false,
     }
 }
 

@@ -152,6 +152,10 @@ impl Hypervisor for CloudHypervisor {
         Box::pin(self.disarm_vm(vm))
     }
 
+    fn enforce(&self, vm: VmId) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(self.enforce_lease(vm))
+    }
+
     fn bind(&self, vm: VmId, epoch: Epoch, bound: bool) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move { vm_files::bind(&self.dir(vm), epoch, bound) })
     }

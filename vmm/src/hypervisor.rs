@@ -41,6 +41,10 @@ pub trait Hypervisor: Send + Sync + 'static {
     /// The run needs no lease any more; one whose lease has ended by now is ended all the same.
     fn disarm(&self, vm: VmId) -> BoxFuture<'_, Result<(), Error>>;
 
+    /// Ends a run whose lease has ended and which its shim has not ended, so shim and VMM are killed. Nothing
+    /// is asked of the shim.
+    fn enforce(&self, vm: VmId) -> BoxFuture<'_, Result<(), Error>>;
+
     /// Writes down, durably, whether `epoch` may run under a lease only: who reads an old replica after a power
     /// cut must not start it without one.
     fn bind(&self, vm: VmId, epoch: Epoch, bound: bool) -> BoxFuture<'_, Result<(), Error>>;
@@ -97,6 +101,9 @@ pub struct StartSpec {
     /// Kept for the shutdown of the host: the highest goes first.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub start_order: i32,
+    /// The same run once more: it was ended for a shutdown of its host, which did not come.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub again: bool,
 }
 
 fn is_zero(n: &i32) -> bool {

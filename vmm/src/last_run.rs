@@ -57,8 +57,15 @@ fn end_of_simulated(record: SimulatedRecord) -> ExitCause {
 }
 
 /// Whether `run` may begin; otherwise the text of the refusal. A run begins once, but one that was lost
-/// with its host or its lease, or ended in an earlier boot, may begin again.
-pub fn may_begin(dir: &VmDir, epoch: Epoch, run: u64, boot: BootId) -> io::Result<Result<(), String>> {
+/// with its host or its lease, or ended in an earlier boot, may begin again; and, with `again`, one that was
+/// ended for a shutdown of its host which did not come.
+pub fn may_begin(
+    dir: &VmDir,
+    epoch: Epoch,
+    run: u64,
+    boot: BootId,
+    again: bool,
+) -> io::Result<Result<(), String>> {
     let Some(mark) = dir.epoch()? else { return Ok(Ok(())) };
     if mark.epoch > epoch {
         return Ok(Err(format!("epoch {epoch} was replaced on this host by epoch {}", mark.epoch)));
@@ -71,7 +78,8 @@ pub fn may_begin(dir: &VmDir, epoch: Epoch, run: u64, boot: BootId) -> io::Resul
     }
     let last = at_rest(dir, &mark, boot)?;
     let lost = last.boot_id != Some(boot)
-        || matches!(last.state, InstanceState::Ended(ExitCause::HostLost | ExitCause::LeaseEnded));
+        || matches!(last.state, InstanceState::Ended(ExitCause::HostLost | ExitCause::LeaseEnded))
+        || again && last.state == InstanceState::Ended(ExitCause::Requested);
     Ok(match last.run {
         begun if begun < run || (begun == run && lost) => Ok(()),
         begun => Err(format!("run {run} was begun already; the latest is {begun}")),
@@ -139,15 +147,17 @@ mod tests {
     fn a_run_begins_once_in_a_boot_and_again_after_the_host_was_lost() {
         let root = tempfile::tempdir().expect("temporary directory");
         let dir = VmDir::at(root.path().join("vm"));
-        let may = |epoch: u64, run| {
-            may_begin(&dir, Epoch(Revision(epoch)), run, boot(1)).expect("readable").is_ok()
+        let begins = |epoch: u64, run, again| {
+            may_begin(&dir, Epoch(Revision(epoch)), run, boot(1), again).expect("readable").is_ok()
         };
+        let may = |epoch, run| begins(epoch, run, false);
         assert!(may(7, 1), "nothing is there");
         dir.set_epoch(EPOCH, false).expect("marked");
         began(&dir, 2, boot(1));
         ended(&dir, 2, boot(1), ExitCause::Requested);
         assert!(!may(7, 1) && !may(7, 2) && may(7, 3));
         assert!(!may(6, 9) && may(8, 1));
+        assert!(begins(7, 2, true) && !begins(7, 1, true), "the shutdown it was ended for did not come");
         ended(&dir, 2, boot(1), ExitCause::HostLost);
         assert!(!may(7, 1) && may(7, 2), "the host went down under it");
         began(&dir, 2, boot(0));

@@ -154,7 +154,7 @@ impl Simulated {
         if dir.is_locked().map_err(unreadable())? {
             return Err(Error::Unknown(REAL_ONE_RUNS.to_owned()));
         }
-        let may_begin = last_run::may_begin(&dir, spec.epoch, spec.run, self.shared.boot_id);
+        let may_begin = last_run::may_begin(&dir, spec.epoch, spec.run, self.shared.boot_id, spec.again);
         may_begin.map_err(unreadable())?.map_err(Error::Refused)?;
         if let Some(lease) = &spec.lease {
             lease.deadline().map_err(Error::NoLease)?;
@@ -336,6 +336,11 @@ impl Hypervisor for Simulated {
 
     fn disarm(&self, vm: VmId) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move { self.set_lease(vm, None) })
+    }
+
+    fn enforce(&self, vm: VmId) -> BoxFuture<'_, Result<(), Error>> {
+        // To look is to end it.
+        Box::pin(async move { self.running(vm).map(drop) })
     }
 
     fn bind(&self, vm: VmId, epoch: Epoch, bound: bool) -> BoxFuture<'_, Result<(), Error>> {

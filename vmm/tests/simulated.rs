@@ -24,6 +24,7 @@ fn spec(n: u128) -> StartSpec {
         pci_devices: Vec::new(),
         cluster: None,
         start_order: 0,
+        again: false,
     }
 }
 

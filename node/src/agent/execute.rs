@@ -67,6 +67,10 @@ impl Executor {
             Step::Start { epoch, run, confirm } => self.start(vm, *epoch, *run, *confirm, memory).await,
             Step::Stop(mode) => Ok(hypervisor.stop(vm, *mode).await?),
             Step::Bind { epoch, bound } => Ok(hypervisor.bind(vm, *epoch, *bound).await?),
+            Step::Enforce => {
+                tracing::warn!(%vm, "its lease has ended and its shim has not ended it: killed");
+                Ok(hypervisor.enforce(vm).await?)
+            }
             Step::Arm(lease) => Ok(hypervisor.arm(vm, self.app.lease.of(*lease)).await?),
             Step::Disarm => Ok(hypervisor.disarm(vm).await?),
             Step::Release(epoch) => Ok(hypervisor.release(vm, *epoch).await?),

@@ -32,6 +32,8 @@ pub enum Step {
     Stop(StopMode),
     /// Write down whether the epoch may run under a lease only.
     Bind { epoch: Epoch, bound: bool },
+    /// End the run with its lease, since its shim does not.
+    Enforce,
     /// From here on the run ends with the lease.
     Arm(LeaseId),
     /// The run needs no lease any more.
@@ -79,10 +81,14 @@ pub struct Standing {
     pub removed: bool,
     /// The guests of this host were powered off for its shutdown: nothing may start.
     pub held: bool,
+    /// The run that ended was ended for such a shutdown, which did not come.
+    pub allowed_again: bool,
     /// The record of this node says that it is fenced.
     pub fenced: bool,
     /// What the lease of this node allows, with the replica the record was read from.
     pub lease: lease::Standing,
+    /// What runs is bound to a lease that ended a while ago.
+    pub overdue: bool,
     /// It is this VM's turn among those that start because the host was down.
     pub turn: bool,
 }
@@ -137,6 +143,9 @@ fn clean_up(instance: &Instance) -> Step {
 fn converge(on: Standing, vm: &Vm, epoch: Epoch, here: Option<&Instance>) -> Step {
     let running = here.is_some_and(|instance| alive(&instance.state));
     let released = here.is_some_and(|instance| instance.released);
+    if running && on.overdue {
+        return Step::Enforce;
+    }
     if vm.status == VmStatus::Deleting {
         return match (running, released) {
             (true, _) => Step::Stop(StopMode::Force),

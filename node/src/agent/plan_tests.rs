@@ -7,11 +7,13 @@ use holm_model::vm::{
 };
 use holm_model::{BootId, ClusterId, Epoch, FlavorId, ImageId, NodeId, Resources, Revision, Timestamp, VmId};
 use holm_vmm::hypervisor::{ExitCause, Instance, InstanceState, Observation};
-use holm_vmm::lease::LeaseId;
 use uuid::Uuid;
 
 use super::{NOT_ITS_TURN, Report, Standing, Step, plan};
 use crate::lease;
+
+#[path = "plan_tests/failover.rs"]
+mod failover;
 
 const ME: NodeId = NodeId(1);
 
@@ -29,8 +31,10 @@ fn on() -> Standing {
         waited: false,
         removed: false,
         held: false,
+        allowed_again: false,
         fenced: false,
         lease: lease::Standing::None,
+        overdue: false,
         turn: true,
     }
 }
@@ -267,4 +271,62 @@ fn nothing_starts_or_is_told_as_stopped_while_the_host_goes_down() {
         assert!(matches!(plan(held, vm.as_ref(), &here(10, 1, state.clone())), Step::Wait(_)), "{state:?}");
     }
     assert!(matches!(plan(held, vm.as_ref(), &Observation::Absent), Step::Wait(_)));
+}
+
+#[test]
+fn a_host_that_was_down_starts_its_vms_in_turn() {
+    let not_yet = Standing { turn: false, ..on() };
+    let wait = Step::Wait(NOT_ITS_TURN);
+    let vm = Some(active());
+    for cause in [ExitCause::HostLost, ExitCause::Requested, ExitCause::LeaseEnded] {
+        assert_eq!(plan(not_yet, vm.as_ref(), &last_boot(cause.clone())), wait, "{cause:?}");
+        assert_eq!(plan(on(), vm.as_ref(), &last_boot(cause.clone())), start(false), "{cause:?}");
+    }
+    // Powered off for a shutdown that did not come.
+    let again = Standing { allowed_again: true, ..on() };
+    let ended_now = here(10, 1, ended(ExitCause::Requested));
+    assert_eq!(plan(again, vm.as_ref(), &ended_now), start(false));
+    assert_eq!(plan(Standing { turn: false, ..again }, vm.as_ref(), &ended_now), wait);
+    assert_eq!(
+        plan(Standing { turn: false, ..on() }, vm.as_ref(), &ended_now),
+        report(ObservedState::Stopped)
+    );
+    // Asked for now, not lost then.
+    let again = Step::Start { epoch: epoch(10), run: 2, confirm: false };
+    assert_eq!(plan(not_yet, Some(&run(2)), &last_boot(ExitCause::Requested)), again);
+}
+
+#[test]
+fn what_was_told_is_not_told_again() {
+    let told = |state: ObservedState, task_state| {
+        let mut vm = active();
+        vm.observed.as_mut().expect("it was told").state = state;
+        Some(Vm { task_state, ..vm })
+    };
+    let hangs = || InstanceState::Unresponsive { reason: "it hangs".into() };
+    let unknown = || ObservedState::Unknown { reason: "it hangs".into() };
+    let died = || ObservedState::Failed { reason: "it died".into() };
+    let table = [
+        ("it hangs", told(unknown(), None), hangs(), Step::Nothing),
+        (
+            "it hangs while a reboot is asked for",
+            told(unknown(), Some(TaskState::Rebooting)),
+            hangs(),
+            Step::Nothing,
+        ),
+        ("its policy restarts it", told(died(), Some(TaskState::Restarting)), ended(failed()), Step::Nothing),
+        ("no policy restarts it", told(died(), None), ended(failed()), Step::Nothing),
+        (
+            "it was asked for again",
+            told(died(), Some(TaskState::PoweringOn)),
+            ended(failed()),
+            report(died()),
+        ),
+    ];
+    for (case, vm, state, expected) in table {
+        assert_eq!(plan(on(), vm.as_ref(), &here(10, 1, state)), expected, "{case}");
+    }
+    // The leader has begun the next run.
+    let next = Step::Start { epoch: epoch(10), run: 2, confirm: false };
+    assert_eq!(plan(on(), Some(&run(2)), &here(10, 1, ended(failed()))), next);
 }

@@ -87,6 +87,7 @@ impl Executor {
                 pci_devices: Vec::new(),
                 cluster: Some(self.app.raft.identity().cluster),
                 start_order: record.spec.policies.start_order,
+                again: self.app.is_allowed_again(vm, run),
             })
             .await
     }

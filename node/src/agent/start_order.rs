@@ -83,6 +83,11 @@ impl StartOrder {
         news
     }
 
+    /// The guests of the host are powered off: what was, counts no more.
+    pub fn begin_anew(&self) {
+        *self.turns() = Turns::default();
+    }
+
     /// Nothing of `vm` is here any more.
     pub fn forget(&self, vm: VmId) {
         let mut turns = self.turns();

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use holm_model::{BootId, VmId};
 use holm_raft::handle::Published;
-use holm_vmm::hypervisor::{InstanceState, Observation};
+use holm_vmm::hypervisor::{ExitCause, InstanceState, Observation};
 use tokio::sync::{Notify, watch};
 
 use super::execute::{Executor, Memory};
@@ -44,8 +44,9 @@ impl Surroundings {
         let app = &self.executor.app;
         let state = &published.state;
         let me = app.raft.node_id();
-        let was_down = matches!(observed, Observation::Known(here) if here.boot_id != Some(self.boot));
-        let record = state.vms.get(&vm).filter(|_| was_down);
+        let allowed_again = self.is_allowed_again(vm, observed);
+        let other_boot = matches!(observed, Observation::Known(here) if here.boot_id != Some(self.boot));
+        let record = state.vms.get(&vm).filter(|_| other_boot || allowed_again);
         Standing {
             me,
             cluster: app.raft.identity().cluster,
@@ -53,12 +54,22 @@ impl Surroundings {
             applied: state.revision,
             caught_up: app.caught_up(),
             waited: app.started_at.elapsed() >= Duration::from_millis(state.policy.autostart_wait_ms),
-            removed: app.removed(),
+            // Another host that has reported since is the node; this one has its identity only.
+            removed: app.removed()
+                || state.nodes.get(&me).is_some_and(|node| node.past_boots.contains(&self.boot)),
             held: app.held(),
+            allowed_again,
             fenced: app.is_fenced(state),
             lease: app.lease.standing(published.log_index),
+            overdue: self.is_overdue(observed),
             turn: record.is_none_or(|record| self.order.is_turn(record, state, me)),
         }
+    }
+
+    /// Whether it goes on although the lease it is bound to ended a while ago.
+    fn is_overdue(&self, observed: &Observation) -> bool {
+        let Observation::Known(here) = observed else { return false };
+        here.armed.is_some_and(|lease| self.executor.app.lease.is_overdue(lease))
     }
 
     /// Takes down what others need to know of what was seen.
@@ -67,11 +78,21 @@ impl Surroundings {
         if app.orphans.note(app.raft.identity().cluster, vm, observed) {
             tracing::warn!(%vm, "a VM that another cluster placed is on this host: it is left alone");
         }
+        if app.held() {
+            return self.order.begin_anew();
+        }
         let Observation::Known(here) = observed else { return };
         let ended_now = matches!(here.state, InstanceState::Ended(_)) && here.boot_id == Some(self.boot);
-        if alive(&here.state) || ended_now {
+        if alive(&here.state) || ended_now && !self.is_allowed_again(vm, observed) {
             self.had_turn(vm);
         }
+    }
+
+    /// Whether what ended was ended for a shutdown of the host which did not come.
+    fn is_allowed_again(&self, vm: VmId, observed: &Observation) -> bool {
+        let Observation::Known(here) = observed else { return false };
+        here.state == InstanceState::Ended(ExitCause::Requested)
+            && self.executor.app.is_allowed_again(vm, here.run)
     }
 
     fn had_turn(&self, vm: VmId) {

@@ -8,6 +8,9 @@ use tokio::sync::watch;
 use super::holder::InForce;
 use crate::clock;
 
+/// What a shim may take to notice, a busy host included.
+const OVERDUE_NS: u64 = 3_000_000_000;
+
 /// Written by the keeper, read by everybody else.
 #[derive(Debug)]
 pub struct Current {
@@ -67,6 +70,16 @@ impl Current {
         }
     }
 
+    /// Whether lease `id` ended so long ago that a shim which works has long ended what depended on it. False
+    /// while this process has not read the lease file.
+    pub fn is_overdue(&self, id: LeaseId) -> bool {
+        self.in_force.borrow().is_some_and(|lease| {
+            // Another one began only after it had ended, and ids are the moments at which leases begin.
+            let ended_ns = if lease.id == id { lease.deadline_ns } else { lease.id.0 };
+            clock::boot_ns() > ended_ns.saturating_add(OVERDUE_NS)
+        })
+    }
+
     /// The lease `id` as a VM is bound to it.
     pub fn of(&self, id: LeaseId) -> Lease {
         Lease { file: self.file.clone(), id }
@@ -105,6 +118,25 @@ mod tests {
         ] {
             current.put(InForce { id, deadline_ns, read_index });
             assert_eq!(current.standing(applied), expected, "{read_index:?} {deadline_ns} {applied}");
+        }
+    }
+
+    #[test]
+    fn a_lease_is_overdue_a_while_after_its_end() {
+        let current = Current::new(Path::new("/run/holm"));
+        let now = clock::boot_ns();
+        let (long_ago, just_now) = (now.saturating_sub(4_000_000_000).max(1), now);
+        assert!(!current.is_overdue(LeaseId(7)), "nothing is known yet");
+        for (case, in_force, id, expected) in [
+            ("it lives", (7, u64::MAX), 7, false),
+            ("it has just ended", (7, just_now), 7, false),
+            ("it ended long ago", (7, long_ago), 7, true),
+            ("another has just begun", (just_now, u64::MAX), 7, false),
+            ("another began long ago", (long_ago, u64::MAX), 7, true),
+        ] {
+            let (in_force, deadline_ns) = in_force;
+            current.put(InForce { id: LeaseId(in_force), deadline_ns, read_index: None });
+            assert_eq!(current.is_overdue(LeaseId(id)), expected, "{case}");
         }
     }
 

@@ -216,6 +216,7 @@ mod tests {
             pci_devices: Vec::new(),
             cluster: None,
             start_order: 0,
+            again: false,
         }
     }
 

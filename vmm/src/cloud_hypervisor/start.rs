@@ -66,7 +66,7 @@ impl CloudHypervisor {
                 false => Err(Error::Refused("another run of the VM goes on: stop it first".to_owned())),
             };
         }
-        let may_begin = last_run::may_begin(dir, spec.epoch, spec.run, self.boot_id);
+        let may_begin = last_run::may_begin(dir, spec.epoch, spec.run, self.boot_id, spec.again);
         may_begin.map_err(unreadable())?.map_err(Error::Refused)?;
         Ok(false)
     }

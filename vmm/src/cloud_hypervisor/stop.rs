@@ -45,7 +45,7 @@ impl CloudHypervisor {
             return Ok(());
         }
         match (mode, asked) {
-            (StopMode::Force, _) => self.end_without_shim(&dir, &record).await,
+            (StopMode::Force, _) => self.end_without_shim(&dir, &record, ExitCause::Requested).await,
             (StopMode::Graceful { .. }, Ok(())) => {
                 Err(Error::Unknown("the VM did not end in time: stop it with force".to_owned()))
             }
@@ -55,8 +55,26 @@ impl CloudHypervisor {
         }
     }
 
+    /// The daemon's own hand on the lease (FENCING.md, rule 16), for a shim that is stopped or hangs.
+    pub(super) async fn enforce_lease(&self, vm: VmId) -> Result<(), Error> {
+        let dir = self.dir(vm);
+        let unreadable = || io_error("cannot read", dir.path());
+        if !dir.is_locked().map_err(unreadable())? {
+            return Ok(());
+        }
+        match dir.shim().map_err(unreadable())? {
+            Some(record) => self.end_without_shim(&dir, &record, ExitCause::LeaseEnded).await,
+            None => Err(Error::Unknown("a start is under way".to_owned())),
+        }
+    }
+
     /// The last resort: the VMM by its recorded identity, then the shim.
-    async fn end_without_shim(&self, dir: &VmDir, record: &ShimRecord) -> Result<(), Error> {
+    async fn end_without_shim(
+        &self,
+        dir: &VmDir,
+        record: &ShimRecord,
+        cause: ExitCause,
+    ) -> Result<(), Error> {
         if record.boot_id != self.boot_id {
             return Err(Error::Unknown("a start is under way".to_owned()));
         }
@@ -75,7 +93,7 @@ impl CloudHypervisor {
             epoch: record.epoch,
             run: record.run,
             boot_id: record.boot_id,
-            cause: ExitCause::Requested,
+            cause,
             ended_at_ms,
         };
         dir.set_exit(&exit).map_err(io_error("cannot write the exit in", dir.path()))

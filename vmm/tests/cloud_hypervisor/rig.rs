@@ -145,6 +145,7 @@ impl Rig {
             pci_devices: Vec::new(),
             cluster: None,
             start_order: 0,
+            again: false,
         }
     }
 

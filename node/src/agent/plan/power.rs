@@ -36,6 +36,7 @@ pub fn on(on: Standing, vm: &Vm, epoch: Epoch, here: Option<&Instance>) -> Step 
         // Powered off with the host, which is up again.
         InstanceState::Ended(ExitCause::Requested) if instance.boot_id != Some(on.boot) => begin(),
         InstanceState::Ended(ExitCause::Requested) if on.held => Step::Wait("the host is going down"),
+        InstanceState::Ended(ExitCause::Requested) if on.allowed_again => begin(),
         // By a stop this replica has not seen, or by hand; the record knows which.
         InstanceState::Ended(ExitCause::Requested) => report(ObservedState::Stopped),
         InstanceState::Ended(ExitCause::GuestOff) => report(ObservedState::GuestOff),
@@ -76,7 +77,7 @@ fn start(on: Standing, vm: &Vm, epoch: Epoch, here: Option<&Instance>) -> Step {
             return Step::Wait("a quorum is waited for: it may have been failed over");
         }
     }
-    let host_was_down = here.run == run && here.boot_id != Some(on.boot);
+    let host_was_down = here.run == run && (here.boot_id != Some(on.boot) || on.allowed_again);
     if host_was_down && !on.turn {
         return Step::Wait(NOT_ITS_TURN);
     }
