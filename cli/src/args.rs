@@ -152,6 +152,20 @@ pub enum ClusterVerb {
     /// Leases and fencing: how soon a node counts as lost.
     #[command(subcommand)]
     Policy(policy::Verb),
+    /// Plans moves of VMs for a more even use of the nodes, with what each gains; the policy's weighers Cpu, Ram and
+    /// Disk say what counts. Without live migration, VMs move that are off or fail over.
+    Rebalance {
+        /// Begin the moves: each VM is stopped and started on its new node.
+        #[arg(long)]
+        apply: bool,
+        /// At most so many moves.
+        #[arg(long, value_name = "N", default_value_t = 10)]
+        #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
+        max_moves: u32,
+        /// The least a move must gain, in percentage points.
+        #[arg(long, value_name = "POINTS", default_value = "1", value_parser = value::decimal)]
+        min_gain: f64,
+    },
     /// Says which VMs would fit where if nodes were lost or drained, and which would not; without nodes, whether any
     /// one node could be lost and every failover VM still find a host (N+1). Nothing changes.
     WhatIf {

@@ -69,6 +69,9 @@ async fn ask_cluster(cx: &Context, noun: Noun) -> Result<(), Error> {
         Noun::Az(AzVerb::List) => az::list(cx).await,
         Noun::Scheduler(verb) => scheduler::run(cx, verb).await,
         Noun::Quota(verb) => quota::run(cx, verb).await,
+        Noun::Cluster(ClusterVerb::Rebalance { apply, max_moves, min_gain }) => {
+            cluster::rebalance::run(cx, apply, max_moves, min_gain).await
+        }
         Noun::Cluster(ClusterVerb::WhatIf { lose, drain }) => cluster::what_if::run(cx, &lose, &drain).await,
         Noun::Cluster(ClusterVerb::Status) => cluster::status::run(cx).await,
         Noun::Cluster(ClusterVerb::Freeze { time: Some(time), reason, .. }) => {

@@ -36,7 +36,7 @@ async fn cluster(act: impl Fn(usize, &Got) -> Act + Send + Sync + 'static) -> (T
 async fn wrong_usage_is_exit_code_2_and_names_the_way_out() {
     let create = ["vm", "create", "a", "--flavor", "f", "--image", "i"];
     let with = |more: &[&'static str]| [&create[..], more].concat();
-    let cases: [(Vec<&str>, &str); 16] = [
+    let cases: [(Vec<&str>, &str); 18] = [
         (with(&["--selector", "disk ~ x"]), "is no selector; write `gpu`"),
         (with(&["--toleration", "gpu:Never"]), "is no toleration; write KEY"),
         (with(&["--atomic"]), "--count <N>"),
@@ -53,6 +53,8 @@ async fn wrong_usage_is_exit_code_2_and_names_the_way_out() {
         (vec!["scheduler", "set", "--preemption", "maybe"], "on, off"),
         (vec!["scheduler", "set", "--reserve-after-s", "-1"], "unexpected argument"),
         (vec!["flavor", "candidates"], "<FLAVOR>"),
+        (vec!["cluster", "rebalance", "--max-moves", "0"], "1..=100"),
+        (vec!["cluster", "rebalance", "--min-gain", "much"], "is not a number"),
     ];
     for (args, expected) in cases {
         let (code, stdout, stderr) = run(&args).await;

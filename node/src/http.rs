@@ -28,6 +28,7 @@ mod proxy;
 mod quotas;
 mod range;
 mod read;
+mod rebalance;
 mod scheduler;
 mod vm_create;
 mod vm_keep;
@@ -82,6 +83,7 @@ fn routes() -> OpenApiRouter<Shared> {
         .merge(candidates::routes())
         .merge(what_if::routes())
         .merge(n_plus_one::routes())
+        .merge(rebalance::routes())
         .merge(flavors::routes())
         .merge(images::routes())
         .merge(cluster::routes())

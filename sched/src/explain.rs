@@ -103,7 +103,7 @@ pub fn explain(state: &State, policy: &Policy, vm: &Vm) -> Explanation {
         .zip(verdicts)
         .map(|(host, verdict)| HostVerdict { node: host.id(), name: host.node.name.clone(), verdict })
         .collect();
-    let best = best(&hosts, vm.id);
+    let best = best(&hosts, vm);
     let seeks = vm.claim.is_none() && best.is_none();
     let eviction = seeks.then(|| Batch::new(state, policy).eviction(&[vm])).flatten();
     let placed_on = vm.claim.as_ref().map(|claim| claim.node);
@@ -133,9 +133,12 @@ pub fn explain_request(
     }
 }
 
-fn best(hosts: &[HostVerdict], vm: VmId) -> Option<NodeId> {
+fn best(hosts: &[HostVerdict], vm: &Vm) -> Option<NodeId> {
     let candidate = |host: &HostVerdict| match host.verdict {
-        Verdict::Fits { score_millionths, .. } => Some((score_millionths, draw(vm, host.node), host.node)),
+        Verdict::Fits { score_millionths, .. } => {
+            let preferred = vm.recovery.move_to == Some(host.node);
+            Some((preferred, score_millionths, draw(vm.id, host.node), host.node))
+        }
         Verdict::Refused { .. } => None,
     };
     hosts.iter().filter_map(candidate).max().map(|(.., node)| node)

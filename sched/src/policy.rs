@@ -52,6 +52,12 @@ impl Policy {
         }
     }
 
+    /// How much a weigher counts where no aggregate says otherwise, in thousandths.
+    pub fn multiplier_thousandths(&self, weigher: &str) -> i64 {
+        let named = self.weighers.iter().find(|weighing| weighing.weigher.name() == weigher);
+        named.map_or(0, Weighing::default_multiplier_thousandths)
+    }
+
     /// Whether every filter passes.
     pub fn passes(&self, request: &Request<'_>, host: &Host<'_>) -> bool {
         self.filters.iter().all(|filter| !filter.applies(request) || filter.passes(request, host))

@@ -75,7 +75,7 @@ impl<'a> Batch<'a> {
     /// Chooses a host for `vm` and claims it, or finds that none fits.
     pub fn place(&mut self, vm: &'a Vm) -> Option<Chosen> {
         self.bring_to_front(vm);
-        let (host, chosen) = self.shapes[0].best(&self.columns, &self.hosts, vm.id)?;
+        let (host, chosen) = self.shapes[0].best(&self.columns, &self.hosts, vm)?;
         self.claim(host, vm);
         Some(chosen)
     }

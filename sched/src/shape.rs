@@ -1,6 +1,6 @@
 //! What filters and weighers said of every host for VMs of one shape, and the choice that follows.
 
-use holm_model::vm::{RUNNERS_UP_MAX, Score};
+use holm_model::vm::{RUNNERS_UP_MAX, Score, Vm};
 use holm_model::{NodeId, VmId};
 
 use crate::column::Column;
@@ -33,8 +33,8 @@ pub(crate) struct Shape<'a> {
     raw: Vec<i64>,
 }
 
-/// A host that passed: its score, its draw, its index. The greatest is best.
-type Candidate = (i64, u64, usize);
+/// A host that passed: whether the VM was moved there, its score, its draw, its index. The greatest is best.
+type Candidate = (bool, i64, u64, usize);
 
 impl<'a> Shape<'a> {
     pub fn new(policy: &'a Policy, columns: &[Column<'_>], hosts: usize, request: Request<'a>) -> Self {
@@ -57,26 +57,28 @@ impl<'a> Shape<'a> {
         }
     }
 
-    /// The host with the greatest score; among equals, the one the VM's id draws.
-    pub fn best(&self, columns: &[Column<'_>], hosts: &[Host<'_>], vm: VmId) -> Option<(usize, Chosen)> {
+    /// The host with the greatest score; among equals, the one the VM's id draws. Before all, the one it was moved to.
+    pub fn best(&self, columns: &[Column<'_>], hosts: &[Host<'_>], vm: &Vm) -> Option<(usize, Chosen)> {
+        let move_to = vm.recovery.move_to;
         let passing: Vec<usize> =
             self.passed.iter().enumerate().filter(|(_, passed)| **passed).map(|(at, _)| at).collect();
         let scores = self.scores(columns, hosts.len(), &passing);
         let mut best: Vec<Candidate> = Vec::with_capacity(RUNNERS_UP_MAX + 2);
         for (at, score) in passing.iter().zip(scores) {
             let full = best.len() > RUNNERS_UP_MAX;
-            if full && best.last().is_some_and(|(least, ..)| score < *least) {
+            let preferred = move_to.is_some_and(|node| node == hosts[*at].id());
+            if full && !preferred && best.last().is_some_and(|(_, least, ..)| score < *least) {
                 continue;
             }
-            let candidate = (score, draw(vm, hosts[*at].id()), *at);
+            let candidate = (preferred, score, draw(vm.id, hosts[*at].id()), *at);
             let place = best.partition_point(|better| *better > candidate);
             best.insert(place, candidate);
             best.truncate(RUNNERS_UP_MAX + 1);
         }
-        let at = best.first()?.2;
+        let at = best.first()?.3;
         let scores = best
             .iter()
-            .map(|(score, _, at)| Score { node: hosts[*at].id(), score_millionths: *score })
+            .map(|(_, score, _, at)| Score { node: hosts[*at].id(), score_millionths: *score })
             .collect();
         let candidates = u32::try_from(passing.len()).unwrap_or(u32::MAX);
         Some((at, Chosen { node: hosts[at].id(), candidates, scores }))

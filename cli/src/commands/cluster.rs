@@ -2,5 +2,6 @@
 
 pub mod freeze;
 pub mod policy;
+pub mod rebalance;
 pub mod status;
 pub mod what_if;

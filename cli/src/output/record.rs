@@ -13,6 +13,7 @@ mod node;
 pub mod orphan;
 pub mod policy;
 mod quota;
+mod rebalance;
 mod scheduler;
 pub mod vm;
 mod what_if;

@@ -3,8 +3,8 @@
 use holm_api::{
     Aggregate, AllocationCandidates, AvailabilityZone, Candidate, Cluster, Deleted, Event, EventKind,
     Eviction, Explanation, Flavor, Freeze, GroupMember, GroupPolicy, HostVerdict, Image, ImageKind, Member,
-    Move, NPlusOneVerdict, Node, NodeLoss, Planned, Quota, QuotaClass, Role, ServerGroup, Verdict, VmStatus,
-    Weight, WhatIf,
+    Move, NPlusOneVerdict, Node, NodeLoss, Planned, PlannedMove, Quota, QuotaClass, Rebalance, Role,
+    ServerGroup, Staying, Verdict, VmStatus, Weight, WhatIf,
 };
 
 use super::fixtures::*;
@@ -299,6 +299,23 @@ fn what_ifs() {
         revision: 40,
     };
     insta::assert_snapshot!("candidates", all_formats(&[candidates]));
+}
+
+#[test]
+fn rebalances() {
+    let moved =
+        PlannedMove { vm: "web".into(), vm_id: id(0x17), from: "n1".into(), to: "n2".into(), gain: 8.35 };
+    let why = "it runs and is pinned, and there is no live migration: stop it first";
+    let plan = Rebalance {
+        imbalance: 35.36,
+        imbalance_after: 27.01,
+        moves: vec![moved],
+        staying: vec![Staying { why: why.into(), count: 2, vms: vec!["a".into(), "b".into()] }],
+        applied: false,
+        refused: vec![],
+        revision: 40,
+    };
+    insta::assert_snapshot!(all_formats(&[plan]));
 }
 
 #[test]

@@ -18,6 +18,7 @@ pub mod policy;
 pub mod problem;
 pub mod query;
 pub mod quota;
+pub mod rebalance;
 pub mod scheduler;
 pub mod scheduling;
 pub mod time;
@@ -46,6 +47,7 @@ pub use query::{
     LogQuery, ReadQuery, RemoveNodeQuery, VmListQuery,
 };
 pub use quota::{Quota, QuotaClass, SetQuota};
+pub use rebalance::{PlannedMove, Rebalance, RebalanceQuery, RefusedMove, StartRebalance, Staying};
 pub use scheduler::{NPlusOne, SchedulerPolicy, SetSchedulerPolicy};
 pub use scheduling::{Effect, Operator, Requirement, Scheduling, Taint, Toleration};
 pub use time::Timestamp;

@@ -116,7 +116,7 @@ pub async fn warnings(published: Arc<Published>) -> Result<Vec<String>> {
 }
 
 /// Thinking about many VMs takes a while: not on a thread that serves others.
-async fn think<T: Send + 'static>(thought: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+pub async fn think<T: Send + 'static>(thought: impl FnOnce() -> T + Send + 'static) -> Result<T> {
     let thought = tokio::task::spawn_blocking(thought).await;
     thought
         .map_err(|error| Failure::new(Code::Internal, format!("the question could not be answered: {error}")))

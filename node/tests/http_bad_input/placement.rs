@@ -184,6 +184,8 @@ fn questions() -> Vec<Case> {
     let query = |path: &str, field| Case::new(Method::GET, path, 400, "invalid_query", Some(field));
     vec![
         query("/v1/what-if", "lose"),
+        query("/v1/rebalance?max_moves=x", "max_moves"),
+        query("/v1/n-plus-one?of=n1", "of"),
         query("/v1/what-if?lose=n9", "lose"),
         query("/v1/what-if?drain=n9", "drain"),
         query("/v1/what-if?lose=n1&drain=n1", "drain"),

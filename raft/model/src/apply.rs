@@ -12,6 +12,7 @@ mod fence;
 mod flavor;
 mod group;
 mod image;
+mod moving;
 mod node;
 mod placement;
 mod policy;
@@ -141,6 +142,7 @@ impl Cx<'_> {
             Command::EvacuateVm(c) => self.evacuate_vm(c),
             Command::ResetVmState(c) => self.reset_vm_state(c),
             Command::PreemptVms(c) => self.preempt_vms(c),
+            Command::MoveVms(c) => self.move_vms(c),
         }
     }
 

@@ -19,9 +19,9 @@ pub use self::node::{
     SetNodeMaintenance, SetNodeUp, UnfenceNode, UpdateNode,
 };
 pub use self::vm::{
-    Choice, CreateVm, CreateVms, DeleteVm, EvacuateVm, NoHost, PlaceVms, Placement, PreemptVms, ReleaseCause,
-    Released, ReportVms, ResetVmState, RestartVm, SetVmPolicies, SetVmPower, StopForDrain, TaskOverdue,
-    VacateVms, VmReport,
+    Choice, CreateVm, CreateVms, DeleteVm, EvacuateVm, MoveVms, NoHost, PlaceVms, Placement, PreemptVms,
+    ReleaseCause, Released, Relocation, ReportVms, ResetVmState, RestartVm, SetVmPolicies, SetVmPower,
+    StopForDrain, TaskOverdue, VacateVms, VmReport,
 };
 use crate::flavor::Size;
 use crate::id::{ClusterId, FlavorId, ImageId, Incarnation, NodeId, Revision, Timestamp};
@@ -115,6 +115,7 @@ pub enum Command {
     EvacuateVm(EvacuateVm),
     ResetVmState(ResetVmState),
     PreemptVms(PreemptVms),
+    MoveVms(MoveVms),
 }
 
 impl Command {
@@ -166,6 +167,7 @@ impl Command {
             Self::EvacuateVm(_) => "EvacuateVm",
             Self::ResetVmState(_) => "ResetVmState",
             Self::PreemptVms(_) => "PreemptVms",
+            Self::MoveVms(_) => "MoveVms",
         }
     }
 }

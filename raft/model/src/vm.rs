@@ -166,6 +166,36 @@ pub enum RestartPolicy {
     Never,
 }
 
+impl Vm {
+    /// Why it cannot be moved to another node by an operator's word, as things stand.
+    ///
+    /// # Errors
+    /// The obstacle, and what would clear it.
+    pub fn may_move(&self) -> Result<(), String> {
+        let off = self.power.want == WantPower::Off && self.task_state.is_none();
+        let failover = self.claim.as_ref().is_some_and(|claim| !claim.availability.is_pinned());
+        if self.claim.is_none() {
+            return Err("it is on no node".to_owned());
+        }
+        if self.status == VmStatus::Deleting || self.recovery.vacate.is_some() {
+            return Err("it leaves its node already".to_owned());
+        }
+        if self.spec.node.is_some() {
+            return Err("it was created for that node only".to_owned());
+        }
+        if !self.spec.is_movable() {
+            return Err("its local disk holds something (`disk_loss: refuse`)".to_owned());
+        }
+        if !off && !failover {
+            return Err("it runs and is pinned, and there is no live migration: stop it first".to_owned());
+        }
+        if !off && self.task_state.is_some() {
+            return Err("it is in the middle of something".to_owned());
+        }
+        Ok(())
+    }
+}
+
 impl VmSpec {
     /// Whether it may leave its node without anybody missing its disk.
     pub fn is_movable(&self) -> bool {
@@ -198,6 +228,9 @@ pub struct Recovery {
     /// It is to leave its node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vacate: Option<Vacate>,
+    /// The host it takes before better ones, if it fits there: where it was moved to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub move_to: Option<NodeId>,
     /// The drain of this node stopped it; it is started again when that is over.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stopped_for: Option<NodeId>,
@@ -216,6 +249,9 @@ pub struct Vacate {
     /// `drain`, `preempted by big`, `rebalance` …
     pub reason: String,
     pub stop: StopMode,
+    /// Where it is to go, if it fits there by then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<NodeId>,
 }
 
 /// What happens when no host fits.

@@ -222,7 +222,8 @@ fn samples() -> Vec<Command> {
             | Command::TaskOverdue(_)
             | Command::EvacuateVm(_)
             | Command::ResetVmState(_)
-            | Command::PreemptVms(_) => {}
+            | Command::PreemptVms(_)
+            | Command::MoveVms(_) => {}
         }
     }
     samples
@@ -326,6 +327,10 @@ fn trouble() -> Vec<Command> {
         Command::TaskOverdue(TaskOverdue { leadership, vm: vm(), task_state: TaskState::Spawning, run: 1 }),
         Command::EvacuateVm(EvacuateVm { vm: vm(), confirm_node_off: true, expected: None }),
         Command::ResetVmState(ResetVmState { vm: vm(), expected: None }),
+        Command::MoveVms(MoveVms {
+            moves: vec![Relocation { vm: vm(), epoch: epoch(), to: NodeId(2) }],
+            stop: StopMode::Graceful { timeout_s: 60 },
+        }),
         Command::PreemptVms(PreemptVms {
             leadership,
             vm: vm(),

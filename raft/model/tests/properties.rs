@@ -50,6 +50,10 @@ enum Step {
     Vacated {
         vm: u8,
     },
+    Move {
+        vm: u8,
+        to: NodeId,
+    },
     Preempt {
         vm: u8,
         victims: Vec<VmId>,
@@ -227,6 +231,7 @@ fn trouble(vm: impl Strategy<Value = u8> + Clone + 'static) -> impl Strategy<Val
         }),
         2 => vms.clone().prop_map(Step::Vacate),
         2 => (vm.clone(), vms.clone()).prop_map(|(vm, victims)| Step::Preempt { vm, victims }),
+        2 => (vm.clone(), 1..4u64).prop_map(|(vm, to)| Step::Move { vm, to: NodeId(to) }),
         1 => vms.prop_map(Step::StopForDrain),
         2 => vm.clone().prop_map(|vm| Step::Restart { vm }),
         2 => vm.clone().prop_map(|vm| Step::Overdue { vm }),
@@ -366,6 +371,13 @@ fn command_of(step: &Step, state: &State, n: u64) -> Command {
             reason: "test".into(),
             stop: StopMode::Force,
         }),
+        Step::Move { vm, to } => {
+            let (_, epoch, _) = claim(state, *vm, false);
+            Command::MoveVms(MoveVms {
+                moves: vec![Relocation { vm: vm_id(*vm), epoch, to: *to }],
+                stop: StopMode::Force,
+            })
+        }
         Step::Preempt { vm, victims } => Command::PreemptVms(PreemptVms {
             leadership,
             vm: vm_id(*vm),

@@ -16,6 +16,7 @@ mod overdue;
 mod placement;
 mod preempt;
 mod properties;
+mod rebalance;
 mod reference;
 mod reserve;
 mod restart;

@@ -146,7 +146,8 @@ impl Cx<'_> {
                 vm.name
             )));
         }
-        vm.recovery.vacate = Some(Vacate { since: self.at, reason: c.reason.clone(), stop: c.stop });
+        vm.recovery.vacate =
+            Some(Vacate { since: self.at, reason: c.reason.clone(), stop: c.stop, to: None });
         vm.recovery.next_restart_at = None;
         vm.task_state = Some(TaskState::Moving);
         self.event(Kind::Vm, id, &vm.name, "leaving", c.reason.clone());
@@ -156,7 +157,9 @@ impl Cx<'_> {
 
     /// It has left its node: back to the queue, or off without a node.
     pub(super) fn vacated(&mut self, mut vm: Vm) {
-        let reason = vm.recovery.vacate.take().map_or(String::new(), |vacate| vacate.reason);
+        let vacate = vm.recovery.vacate.take();
+        vm.recovery.move_to = vacate.as_ref().and_then(|vacate| vacate.to);
+        let reason = vacate.map_or(String::new(), |vacate| vacate.reason);
         self.event(Kind::Vm, vm.id, &vm.name, "left", reason);
         if vm.power.want == WantPower::On {
             self.reschedule(&mut vm);

@@ -73,6 +73,7 @@ impl Cx<'_> {
         });
         vm.waiting_since = None;
         vm.reserved = None;
+        vm.recovery.move_to = None;
         vm.observed = None;
         self.state.waiting.remove(&vm.id);
         let mut on_node = self.state.vms_by_node.get(&node.id).cloned().unwrap_or_default();

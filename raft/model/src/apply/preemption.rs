@@ -44,7 +44,7 @@ impl Cx<'_> {
                 vm.name, victim.spec.scheduling.priority
             );
             self.event(Kind::Vm, victim.id, &victim.name, "leaving", reason.clone());
-            victim.recovery.vacate = Some(Vacate { since: self.at, reason, stop: c.stop });
+            victim.recovery.vacate = Some(Vacate { since: self.at, reason, stop: c.stop, to: None });
             victim.recovery.next_restart_at = None;
             victim.task_state = Some(TaskState::Moving);
             self.put_vm(victim);

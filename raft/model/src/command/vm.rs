@@ -198,6 +198,22 @@ pub struct PreemptVms {
     pub stop: StopMode,
 }
 
+/// An operator moves VMs, for a better balance. Each is checked on its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MoveVms {
+    pub moves: Vec<Relocation>,
+    pub stop: StopMode,
+}
+
+/// One VM of a [`MoveVms`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Relocation {
+    pub vm: VmId,
+    /// Of the placement that the plan was made for.
+    pub epoch: Epoch,
+    pub to: NodeId,
+}
+
 /// The drain of its node stops a pinned VM.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StopForDrain {

@@ -1,0 +1,54 @@
+//! A plan of moves as people see it: what it gains, the moves, and who stays.
+
+use holm_api::Rebalance;
+
+use super::{Record, field};
+use crate::output::table::{self, Table};
+use crate::output::text::{self, Now};
+
+impl Record for Rebalance {
+    const COLUMNS: &'static [&'static str] = &["IMBALANCE", "AFTER", "MOVES"];
+
+    fn name(&self) -> String {
+        "rebalance".into()
+    }
+
+    fn row(&self, _now: Now) -> Vec<String> {
+        vec![points(self.imbalance), points(self.imbalance_after), self.moves.len().to_string()]
+    }
+
+    fn detail(&self, _now: Now) -> String {
+        let moves = match (self.moves.len(), self.applied) {
+            (0, _) => "nothing gains enough by moving".to_owned(),
+            (count, true) => format!("{} begun", text::count(count - self.refused.len(), "move")),
+            (count, false) => format!("{}, not begun (--apply begins them)", text::count(count, "move")),
+        };
+        let mut text = table::fields(&[
+            field(
+                "Imbalance",
+                format!("{} points now, {} after", points(self.imbalance), points(self.imbalance_after)),
+            ),
+            field("Plan", moves),
+            field("Revision", self.revision),
+        ]);
+        if !self.moves.is_empty() {
+            let mut moves = Table::new(&["VM", "FROM", "TO", "GAIN"]);
+            for moved in &self.moves {
+                moves.row(vec![moved.vm.clone(), moved.from.clone(), moved.to.clone(), points(moved.gain)]);
+            }
+            text += &format!("\n{}", moves.render());
+        }
+        if !self.staying.is_empty() {
+            let mut staying = Table::new(&["STAY", "WHY", "FOR EXAMPLE"]);
+            for of in &self.staying {
+                staying.row(vec![of.count.to_string(), of.why.clone(), of.vms.join(", ")]);
+            }
+            text += &format!("\n{}", staying.render());
+        }
+        text
+    }
+}
+
+fn points(points: f64) -> String {
+    format!("{points:.2}")
+}

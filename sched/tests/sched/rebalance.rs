@@ -1,0 +1,188 @@
+//! Rebalancing: what is moved, what stays, and that it ends.
+
+use holm_model::command::{Command, CreateVm, MoveVms, ReleaseCause, Relocation};
+use holm_model::flavor::Size;
+use holm_model::group::GroupPolicy;
+use holm_model::scheduling::Scheduling;
+use holm_model::vm::{Availability, DiskLoss, StopMode};
+use holm_model::{GroupId, NodeId, Outcome, VmId};
+use holm_sched::Policy;
+use holm_sched::rebalance::{Bounds, Plan, rebalance};
+
+use crate::cluster::{Cluster, MEDIUM};
+use crate::world::{Dice, world};
+
+/// 1 of 8 vCPUs, and no disk that anybody would miss.
+const ONE: Size = Size { vcpus: 1, memory_mib: 16, disk_gib: 0 };
+
+fn failover(vm: &mut CreateVm) {
+    vm.availability = Availability::Failover;
+    vm.policies.disk_loss = DiskLoss::Recreate;
+}
+
+fn on(cluster: &mut Cluster, node: u64, size: Size, change: impl FnOnce(&mut CreateVm)) -> VmId {
+    let nodes: Vec<u64> = cluster.state.nodes.keys().map(|node| node.0).collect();
+    nodes.iter().filter(|other| **other != node).for_each(|other| cluster.cordon(*other, "test"));
+    let vm = cluster.create(size, change);
+    assert_eq!(cluster.placed_on(vm), Some(node));
+    cluster.run(vm);
+    nodes.into_iter().for_each(|node| cluster.uncordon(node));
+    vm
+}
+
+fn plan(cluster: &Cluster) -> Plan {
+    rebalance(&cluster.state, &Policy::of(&cluster.state.scheduler), Bounds::default())
+}
+
+/// Only vCPUs count.
+fn by_cpu(multiplier: i64) -> Cluster {
+    let mut cluster = Cluster::of(&[MEDIUM; 3]);
+    cluster.policy(|policy| policy.weighers = [("Cpu".to_owned(), multiplier)].into());
+    cluster
+}
+
+fn carry_out(cluster: &mut Cluster, plan: &Plan) {
+    let moves = plan.moves.iter().map(|moved| {
+        let epoch = cluster.record(moved.vm).claim.as_ref().expect("it is placed").epoch;
+        Relocation { vm: moved.vm, epoch, to: moved.to }
+    });
+    let command = MoveVms { moves: moves.collect(), stop: StopMode::Force };
+    let done = cluster.done(Command::MoveVms(command));
+    assert_eq!(done.outcome, Outcome::Placed { refused: vec![] });
+    for moved in &plan.moves {
+        cluster.release(moved.vm, ReleaseCause::Vacated);
+    }
+}
+
+#[test]
+fn six_on_one_of_three_hosts_become_two_on_each() {
+    let mut cluster = by_cpu(1000);
+    (0..6).for_each(|_| _ = on(&mut cluster, 1, ONE, failover));
+    let plan = plan(&cluster);
+    // Shares 0.75, 0, 0: mean 0.25, variance 0.125, deviation 0.353553.
+    assert_eq!((plan.before, plan.after), (353_553, 0));
+    // After the first move 0.625, 0.125, 0: variance 0.0729166, deviation 0.270030.
+    assert_eq!(plan.moves[0].gain, 353_553 - 270_030);
+    let to: Vec<u64> = plan.moves.iter().map(|moved| moved.to.0).collect();
+    let count = |node| to.iter().filter(|to| **to == node).count();
+    assert_eq!((count(1), count(2), count(3)), (0, 2, 2));
+    assert_eq!(plan.moves.iter().map(|moved| moved.gain).sum::<u64>(), 353_553);
+
+    carry_out(&mut cluster, &plan);
+    cluster.placed_on(plan.moves[0].vm);
+    for moved in &plan.moves {
+        let claim = cluster.record(moved.vm).claim.as_ref().expect("it found a host");
+        assert_eq!(claim.node, moved.to, "where it was moved to");
+    }
+    assert_eq!(self::plan(&cluster).moves, []);
+}
+
+#[test]
+fn a_negative_multiplier_packs() {
+    let mut cluster = by_cpu(-1000);
+    (1..=3).for_each(|node| _ = on(&mut cluster, node, ONE, failover));
+    let plan = plan(&cluster);
+    assert_eq!(plan.moves.len(), 2);
+    assert_eq!(plan.moves[0].to, plan.moves[1].to);
+    // Shares 0.375, 0, 0: deviation 0.176776, which is what packing wants.
+    assert_eq!((plan.before, plan.after), (0, -176_776));
+}
+
+#[test]
+fn what_cannot_move_stays_with_the_reason() {
+    let mut cluster = by_cpu(1000);
+    let disk = Size { disk_gib: 1, ..ONE };
+    let cases = [
+        (
+            on(&mut cluster, 1, ONE, |_| {}),
+            "it runs and is pinned, and there is no live migration: stop it first",
+        ),
+        (on(&mut cluster, 1, disk, |_| {}), "its local disk holds something (`disk_loss: refuse`)"),
+        (on(&mut cluster, 1, ONE, |vm| vm.node = Some(NodeId(1))), "it was created for that node only"),
+    ];
+    let plan = plan(&cluster);
+    assert_eq!(plan.moves, []);
+    let fixed: Vec<_> = plan.fixed.iter().map(|fixed| (fixed.vm, fixed.why.as_str())).collect();
+    assert_eq!(fixed, cases);
+    for (vm, why) in cases {
+        let epoch = cluster.record(vm).claim.as_ref().expect("it is placed").epoch;
+        let moves = vec![Relocation { vm, epoch, to: NodeId(2) }];
+        let done = cluster.done(Command::MoveVms(MoveVms { moves, stop: StopMode::Force }));
+        let Outcome::Placed { refused } = done.outcome else { panic!("{done:?}") };
+        assert!(refused[0].1.to_string().ends_with(why), "{refused:?}");
+    }
+}
+
+#[test]
+fn groups_stay_apart_and_the_bounds_hold() {
+    let mut cluster = by_cpu(1000);
+    let apart: GroupId = cluster.group(1, GroupPolicy::AntiAffinity, Some(2));
+    let member = |vm: &mut CreateVm| {
+        failover(vm);
+        vm.scheduling = Scheduling { group: Some(apart), ..Scheduling::default() };
+    };
+    for node in [2, 2, 3, 3, 1] {
+        on(&mut cluster, node, ONE, member);
+    }
+    (0..3).for_each(|_| _ = on(&mut cluster, 1, ONE, failover));
+    let policy = Policy::of(&cluster.state.scheduler);
+    let of = |max_moves, min_gain| rebalance(&cluster.state, &policy, Bounds { max_moves, min_gain }).moves;
+    // 4, 2, 2 of 8: one move more evens nothing out but exchanges places; a member could not go at all.
+    assert!(of(10, 1).iter().all(|moved| cluster.record(moved.vm).spec.scheduling.group.is_none()));
+    (0..2).for_each(|_| _ = on(&mut cluster, 1, ONE, failover));
+    let of = |max_moves, min_gain| rebalance(&cluster.state, &policy, Bounds { max_moves, min_gain }).moves;
+    let moves = of(10, 1);
+    assert_eq!(moves.len(), 2, "6, 2, 2 become 4, 3, 3");
+    assert!(moves.iter().all(|moved| cluster.record(moved.vm).spec.scheduling.group.is_none()));
+    assert_eq!(of(1, 1).len(), 1);
+    assert_eq!(of(10, moves[0].gain + 1), []);
+}
+
+/// For random clusters: every plan improves, apply takes it, the VMs end where it says, and repeated plans end.
+#[test]
+fn plans_of_random_clusters_are_carried_out_and_come_to_an_end() {
+    let mut moved = 0;
+    for seed in 0..200 {
+        let mut cluster = world(seed);
+        let mut dice = Dice(seed ^ 4);
+        let all: Vec<VmId> = cluster.state.vms.keys().copied().collect();
+        for id in all {
+            let vm = cluster.state.vms.get_mut(&id).expect("it is there");
+            vm.spec.policies.disk_loss = DiskLoss::Recreate;
+            if !dice.once_in(3) {
+                vm.spec.availability = Availability::Failover;
+                vm.claim.iter_mut().for_each(|claim| claim.availability = Availability::Failover);
+            }
+        }
+        cluster.state.waiting.clone().into_iter().for_each(|vm| cluster.delete(vm));
+        let placed: Vec<VmId> = cluster.state.vms.keys().copied().collect();
+        for vm in placed {
+            if cluster.record(vm).claim.is_some() {
+                cluster.run(vm);
+            }
+        }
+        let mut last = None;
+        for round in 0.. {
+            assert!(round < 20, "seed {seed}: it does not end");
+            let plan = plan(&cluster);
+            assert!(plan.after <= plan.before, "seed {seed}");
+            assert!(
+                last.is_none_or(|after| plan.before <= after),
+                "seed {seed}: {} after {last:?}",
+                plan.before
+            );
+            if plan.moves.is_empty() {
+                break;
+            }
+            for one in &plan.moves {
+                let single = Plan { moves: vec![one.clone()], ..Plan::default() };
+                carry_out(&mut cluster, &single);
+                assert_eq!(cluster.placed_on(one.vm), Some(one.to.0), "seed {seed}: {}", one.name);
+                cluster.run(one.vm);
+                moved += 1;
+            }
+            last = Some(plan.after);
+        }
+    }
+    assert!(moved > 100, "only {moved} moves");
+}
