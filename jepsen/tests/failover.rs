@@ -8,7 +8,7 @@ use holm_api::vm::Availability;
 use holm_api::{ClusterPolicy, CreateVm, Node, PatchClusterPolicy, Vm, VmStatus};
 use holm_jepsen::harness::client::Call;
 use holm_jepsen::harness::vms::tiny_vm;
-use holm_jepsen::harness::{Cluster, Process, Setup, real, wait_for};
+use holm_jepsen::harness::{Cluster, Daemon, Process, Setup, real, wait_for};
 use serde_json::json;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -29,6 +29,10 @@ async fn a_failover_vm_ends_with_its_lease_and_runs_elsewhere_and_its_host_comes
     let lost = (leader + 1) % cluster.daemons.len();
     let lost_name = cluster.daemons[lost].name.clone();
     let [pinned, failover] = place(&cluster, lost).await?;
+    wait_for("the longer leases of before to end", LIMIT, || async {
+        Ok((lease_left(&cluster.daemons[lost])? <= TTL).then_some(()))
+    })
+    .await?;
     // Whatever was renewed last, was renewed before this.
     let killed = Instant::now();
     cluster.daemons[lost].kill()?;
@@ -74,6 +78,16 @@ async fn a_failover_vm_ends_with_its_lease_and_runs_elsewhere_and_its_host_comes
     assert_eq!(cluster.vmms(), []);
     assert_eq!(cluster.shut_down(), Vec::<String>::new());
     Ok(())
+}
+
+/// How long the node's lease lasts, as its lease file says.
+fn lease_left(daemon: &Daemon) -> Result<Duration> {
+    let file = std::fs::read(daemon.run_dir().join("lease"))?;
+    let deadline_ns = u64::from_le_bytes(file[40..48].try_into()?);
+    // The same clock: since boot, suspend included.
+    let uptime = std::fs::read_to_string("/proc/uptime")?;
+    let uptime_s: f64 = uptime.split(' ').next().unwrap_or_default().parse()?;
+    Ok(Duration::from_nanos(deadline_ns).saturating_sub(Duration::from_secs_f64(uptime_s)))
 }
 
 /// Three nodes that boot real guests, with leases as short as may be.
