@@ -126,7 +126,8 @@ fn prepare(args: Args) -> Result<Prepared, Refusal> {
         return Err(format!("epoch {} is not the one of {}", spec.start.epoch, dir.path().display()).into());
     }
     // Checked again under the lock: the daemon may have changed its mind since it wrote the spec.
-    last_run::may_begin(&dir, spec.start.epoch, spec.start.run, boot, spec.start.again).map_err(unreadable)??;
+    last_run::may_begin(&dir, spec.start.epoch, spec.start.run, boot, spec.start.again)
+        .map_err(unreadable)??;
     let run_dir = args.run_dir;
     std::fs::DirBuilder::new()
         .recursive(true)

@@ -2,7 +2,7 @@
 //! with it. The VMM is killed first and the rest comes after.
 
 use super::run::Run;
-use super::setup::note;
+use super::setup::{self, note};
 use crate::lease::{ArmedRecord, Lease};
 use crate::vm_state::{Input, Phase};
 
@@ -26,6 +26,9 @@ impl Run {
             return Ok(());
         }
         let Some(vmm) = self.record.vmm else { return Err("the VM is being started".to_owned()) };
+        if self.lock_memory_at.take().is_some() {
+            setup::lock_memory();
+        }
         self.lease.arm(&lease)?;
         let record = ArmedRecord::new(self.record.boot_id, lease, self.record.shim, vmm);
         record.write(&self.run_dir).map_err(|e| {

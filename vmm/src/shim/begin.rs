@@ -52,7 +52,8 @@ impl Run {
             can_arm: true,
         };
         let mut lease = LeaseGuard::new().map_err(|e| format!("no timer: {e}"))?;
-        if let Some(needed) = &spec.start.lease {
+        let needed = spec.start.lease.as_ref();
+        if let Some(needed) = needed {
             // While nothing is written down yet: the run has not begun.
             lease.arm(needed).map_err(|why| {
                 clean_up(&run_dir, &record);
@@ -68,7 +69,7 @@ impl Run {
         let listeners = Listeners { api, console };
         let launched = launch(&dir, &spec, listeners, &lock, &mut lease).and_then(|launched| {
             record.vmm = Some(process_id(launched.vmm.pid()));
-            tell_of_vmm(&dir, &run_dir, &record, spec.start.lease.as_ref()).map_err(|why| {
+            tell_of_vmm(&dir, &run_dir, &record, needed).map_err(|why| {
                 // Nothing runs in it yet.
                 launched.vmm.signal(libc::SIGKILL);
                 Refusal::Other(why)
@@ -107,7 +108,7 @@ impl Run {
             kill_at: None,
             lost_at: None,
             last_word: None,
-            lock_memory_at: Some(now + LOCK_MEMORY_DELAY),
+            lock_memory_at: needed.is_none().then(|| now + LOCK_MEMORY_DELAY),
         })
     }
 }
@@ -148,6 +149,10 @@ fn launch(
     let (console, FarEnd { input, output }) = Console::new(listeners.console).map_err(failed)?;
     let (events, events_writer) = std::io::pipe().map_err(failed)?;
     set_nonblocking(&events).map_err(failed)?;
+    if lease.armed().is_some() {
+        // Reading the program from a disk that hangs must not come between the deadline and the kill.
+        setup::lock_memory();
+    }
     // Again, after all that took time: from here to the fork nothing does (FENCING.md, rule 11).
     if lease.has_ended() {
         return Err(Refusal::NoLease("it ended while the VM was being started".to_owned()));

@@ -36,7 +36,7 @@ const HOST_STOP_GRACE: Duration = Duration::from_secs(60);
 /// it first.
 const LOST_PATIENCE: Duration = Duration::from_secs(2);
 /// From the start to the locking of memory, which reads the whole program from disk: not in the way of the
-/// guest's first byte.
+/// guest's first byte. A run that is bound to a lease does not wait so long: a kill must not wait for a disk.
 pub(super) const LOCK_MEMORY_DELAY: Duration = Duration::from_secs(1);
 
 /// A run under way.

@@ -286,8 +286,9 @@ async fn a_graceful_stop_does_not_last_longer_than_the_lease() {
     let spec = rig.leased_spec(1);
     rig.driver.start(spec.clone()).await.expect("started");
     let death = Death::of(rig.processes(spec.vm).1);
-    rig.driver.stop(spec.vm, StopMode::Graceful { timeout_s: 60 }).await.expect("stopped");
-    assert_dies_with(death, deadline, "lease ends in a stop").await;
+    let stop = rig.driver.stop(spec.vm, StopMode::Graceful { timeout_s: 60 });
+    let (stopped, ()) = tokio::join!(stop, assert_dies_with(death, deadline, "lease ends in a stop"));
+    stopped.expect("stopped");
     let state = rig.instance(spec.vm).await.state;
     assert_eq!(state, InstanceState::Ended(ExitCause::Requested), "it was being stopped");
     rig.assert_no_leak(spec.vm);
@@ -390,6 +391,43 @@ async fn a_disk_that_hangs_does_not_hold_up_the_kill_and_how_it_ended_is_told_on
         rig.until_ended_on_disk(spec.vm).await;
         let state = rig.instance(spec.vm).await.state;
         assert_eq!(state, InstanceState::Ended(ExitCause::LeaseEnded));
+        rig.assert_no_leak(spec.vm);
+    }
+}
+
+#[tokio::test]
+async fn all_vms_of_a_node_are_gone_with_its_lease_at_the_same_moment() {
+    let Some(rig) = Rig::real("twenty VMs lose their lease").await else { return };
+    let file = rig.lease_file();
+    let ttl = 3 * SECOND;
+    file.grant(LeaseId(1), from_now(ttl)).expect("granted");
+    let specs: Vec<_> = (0..20).map(|_| rig.leased_spec(1)).collect();
+    let starts = futures::future::join_all(specs.iter().map(|spec| rig.driver.start(spec.clone())));
+    tokio::pin!(starts);
+    let mut renew = tokio::time::interval(Duration::from_millis(200));
+    let mut deadline = 0;
+    let started = loop {
+        tokio::select! {
+            started = &mut starts => break started,
+            _ = renew.tick() => {
+                deadline = from_now(ttl);
+                file.grant(LeaseId(1), deadline).expect("renewed");
+            }
+        }
+    };
+    assert!(started.iter().all(Result::is_ok), "{started:?}");
+    let deaths: Vec<_> = specs.iter().map(|spec| Death::of(rig.processes(spec.vm).1)).collect();
+    let died = futures::future::join_all(deaths.into_iter().map(Death::seen)).await;
+    let mut late: Vec<_> =
+        died.iter().map(|ns| Duration::from_nanos(ns.checked_sub(deadline).expect("not before"))).collect();
+    late.sort();
+    println!(
+        "twenty VMs: gone {:?} after the deadline at the median, {:?} at the latest",
+        late[10], late[19]
+    );
+    assert!(late[19] < 2 * PROMPT, "{late:?}");
+    for spec in &specs {
+        rig.until(spec.vm, |state| *state == InstanceState::Ended(ExitCause::LeaseEnded)).await;
         rig.assert_no_leak(spec.vm);
     }
 }
