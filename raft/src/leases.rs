@@ -110,11 +110,14 @@ impl Core {
             Ok(read_index) => read_index,
             Err(why) => return Err(Refused::Failed(why)),
         };
-        let Some(published) = self.wait_applied(read_index, deadline_after(ROUND)).await else {
+        if self.wait_applied(read_index, deadline_after(ROUND)).await.is_none() {
             return Err(Refused::Failed("the leader's replica lags".to_owned()));
-        };
-        let state = &published.state;
+        }
         let mut ledger = self.leases.ledger.lock();
+        // Read under the lock: a fence is published before its outcome is known, so a node that is not being fenced
+        // any more shows as fenced. A state read before could miss a fence that began and ended meanwhile.
+        let published = self.state();
+        let state = &published.state;
         let now = boot_ms();
         if !self.leads_in(state) {
             return Err(Refused::Failed("this node is no longer the leader".to_owned()));
