@@ -10,7 +10,7 @@ use holm_vmm::hypervisor::{Error, ExitCause, InstanceState, Observation, StartSp
 use holm_vmm::test_guest::Variant;
 use tokio::io::AsyncWriteExt;
 
-use crate::rig::{PATIENCE, Rig, signal};
+use crate::rig::{Death, PATIENCE, Rig, read_until, signal};
 
 /// Waits for the end of the run and returns why it failed.
 async fn failure(rig: &Rig, spec: &StartSpec) -> String {
@@ -158,6 +158,29 @@ async fn a_shim_that_hangs_is_unresponsive_and_can_be_killed_with_its_vmm() {
     rig.driver.stop(spec.vm, StopMode::Force).await.expect("killed");
     let state = rig.instance(spec.vm).await.state;
     assert_eq!(state, InstanceState::Ended(ExitCause::Requested));
+}
+
+#[tokio::test]
+async fn a_scribe_that_is_killed_costs_the_log_and_nothing_else() {
+    let Some(rig) = Rig::real("scribe killed").await else { return };
+    let spec = rig.spec(Variant::Echo);
+    rig.driver.start(spec.clone()).await.expect("started");
+    rig.until_printed(spec.vm, "Holm test guest").await;
+    let (shim, vmm) = rig.processes(spec.vm);
+    let children = std::fs::read_to_string(format!("/proc/{shim}/task/{shim}/children")).expect("children");
+    let scribe = children.split_whitespace().map(|pid| pid.parse().expect("pid")).find(|pid| *pid != vmm);
+    let death = Death::of(scribe.expect("the scribe"));
+    signal(scribe.expect("the scribe"), libc::SIGKILL);
+    death.seen().await;
+
+    let mut console = rig.driver.console(spec.vm).await.expect("console");
+    console.write_all(b"still here").await.expect("typed");
+    read_until(&mut console, "still here").await;
+    assert_eq!(rig.instance(spec.vm).await.state, InstanceState::Running);
+    console.write_all(b"q").await.expect("typed");
+    let state = rig.until(spec.vm, |state| matches!(state, InstanceState::Ended(_))).await;
+    assert_eq!(state, InstanceState::Ended(ExitCause::GuestOff), "its shim wrote it down");
+    rig.assert_no_leak(spec.vm);
 }
 
 #[tokio::test]
