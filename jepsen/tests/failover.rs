@@ -73,11 +73,71 @@ async fn a_failover_vm_ends_with_its_lease_and_runs_elsewhere_and_its_host_comes
     .await?;
     assert!(pinned.is_alive(), "nothing touched the pinned VM");
     assert_eq!(cluster.vmms().len(), 2);
-    let left = cluster.daemons[leader].client().delete_all(LIMIT).await;
+    end(cluster).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_running_vm_is_bound_to_its_lease_freed_again_and_moved_by_a_drain() -> Result<()> {
+    if real::skipped("a_running_vm_is_bound_to_its_lease_freed_again_and_moved_by_a_drain") {
+        return Ok(());
+    }
+    let cluster = cluster().await?;
+    let mut client = cluster.daemons[0].client();
+    let vm = client.create_vm("a", "guest").await?;
+    client.wait_status("a", VmStatus::Active, LIMIT).await?;
+    let (at, vmm) = only_vmm(&cluster);
+    // What a shim writes down before it says that it is armed.
+    let armed = cluster.daemons[at].run_dir().join(vm.id.to_string()).join("armed.json");
+    assert!(!armed.exists());
+    for availability in [Availability::Failover, Availability::Pinned, Availability::Failover] {
+        let body = json!({"availability": availability});
+        client.call::<Vm>(Call::patch("/v1/vms/a", &body)).await?;
+        let wanted = availability == Availability::Failover;
+        wait_for(&format!("the VM to be {availability:?}"), LIMIT, || async {
+            let vm: Vm = cluster.daemons[0].client().get("/v1/vms/a").await?;
+            let in_force = vm.availability_in_force == Some(availability);
+            assert!(
+                !in_force || !wanted || armed.exists(),
+                "failover is in force, and the shim is not armed"
+            );
+            Ok((in_force && armed.exists() == wanted).then_some(()))
+        })
+        .await?;
+        assert!(vmm.is_alive(), "nothing touched the VM");
+    }
+
+    let node = cluster.daemons[at].name.clone();
+    client.post::<serde_json::Value>(&format!("/v1/nodes/{node}/drain"), json!({"timeout_s": 1})).await?;
+    let moved = wait_for("the VM to run elsewhere", LIMIT, || async {
+        let vm: Vm = cluster.daemons[0].client().get("/v1/vms/a").await?;
+        assert!(vm.node.as_ref() == Some(&node) || !vmm.is_alive(), "placed anew while its VMM lived");
+        let elsewhere = vm.node.as_ref().is_some_and(|on| *on != node);
+        Ok((elsewhere && vm.status == VmStatus::Active).then_some(vm))
+    })
+    .await?;
+    assert_eq!(moved.availability_in_force, Some(Availability::Failover), "{moved:#?}");
+    assert_ne!(only_vmm(&cluster).0, at);
+    let dir = cluster.daemons[at].data_dir().join("vms").join(vm.id.to_string());
+    wait_for("the VM's directory to go", LIMIT, || async { Ok((!dir.exists()).then_some(())) }).await?;
+    end(cluster).await
+}
+
+/// Deletes what there is and finds nothing left.
+async fn end(mut cluster: Cluster) -> Result<()> {
+    let left = cluster.daemons[0].client().delete_all(LIMIT).await;
     assert_eq!(left, Vec::<String>::new());
     assert_eq!(cluster.vmms(), []);
     assert_eq!(cluster.shut_down(), Vec::<String>::new());
     Ok(())
+}
+
+/// The only VMM, and the node it runs on.
+fn only_vmm(cluster: &Cluster) -> (usize, Process) {
+    let all: Vec<_> = (0..cluster.daemons.len())
+        .flat_map(|at| cluster.vmms_of(at).into_iter().map(move |(_, vmm)| (at, vmm)))
+        .collect();
+    assert_eq!(all.len(), 1, "{all:?}");
+    all.into_iter().next().expect("just counted")
 }
 
 /// How long the node's lease lasts, as its lease file says.

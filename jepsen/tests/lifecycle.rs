@@ -43,7 +43,7 @@ async fn end(mut cluster: Cluster, mut client: Client) -> Result<()> {
     assert_eq!(cluster.vmms(), [], "a VMM outlived its VM");
     let sockets: Vec<_> = std::fs::read_dir(cluster.daemons[0].run_dir())?
         .filter_map(|entry| Some(entry.ok()?.file_name()))
-        .filter(|name| name != "api.sock")
+        .filter(|name| name != "api.sock" && name != "lease")
         .collect();
     assert!(sockets.is_empty(), "left in the run directory: {sockets:?}");
     let nodes = client.get::<Node>("/v1/nodes/n1").await?;
