@@ -8,6 +8,7 @@ pub mod events;
 pub mod failover;
 pub mod faults;
 pub mod fresh;
+pub mod leaders;
 pub mod lifetimes;
 pub mod linearizable;
 pub mod once;

@@ -9,9 +9,11 @@ mod failover;
 mod lagging_host;
 mod limits;
 mod measure;
+mod parameters;
 mod register;
 mod stale_read;
 mod stored;
+mod test;
 mod vm_lifecycle;
 mod wiped;
 
@@ -20,69 +22,23 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
-use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 pub use self::again::{replay, shrink};
+pub use self::parameters::Parameters;
 pub use self::stored::check;
+pub use self::test::Test;
 use crate::checker::{Finding, Verdict};
 use crate::harness::{Cluster, Hypervisor, Setup};
-use crate::history::{Fault, Journal};
+use crate::history::Journal;
 use crate::nemesis::trouble::{self, Nature};
 use crate::nemesis::{Extent, Nemesis, Progress, kill, leader_restart};
 use crate::report::{Counts, Report};
 use crate::seed;
 use crate::workload::Target;
 use crate::workload::prober::Prober;
-
-/// The tests there are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Test {
-    /// Create and delete VMs while random nodes are killed.
-    VmLifecycle,
-    /// Read through every node while leaders are killed and come back at once.
-    StaleRead,
-    /// Read, write and compare-and-set metadata; each key must be linearizable.
-    Register,
-    /// Transactions that read and append to several lists; strictly serializable.
-    Append,
-    /// Create more VMs at once than quota and capacity allow.
-    Limits,
-    /// VMs that may fail over, and pinned ones, while their nodes are hit; needs real guests.
-    Failover,
-    /// Write so much while a node is away that it needs a snapshot when it is back; brings its own faults.
-    CatchUp,
-    /// Bring a host back, cut off, with a replica that has not seen what runs there; needs real guests.
-    LaggingHost,
-    /// Lose the store of a node that alone knows, with one other, what was acknowledged; brings its own faults.
-    Wiped,
-}
-
-impl Test {
-    /// As the command line takes it.
-    pub fn name(self) -> String {
-        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
-    }
-
-    /// Whether it always needs nodes with networks and disks of their own.
-    pub fn is_isolated(self) -> bool {
-        matches!(self, Self::CatchUp | Self::Wiped | Self::LaggingHost)
-    }
-
-    /// Faults that the project's promise is measured by.
-    pub fn specified_rounds(self) -> u64 {
-        match self {
-            Self::VmLifecycle => 30,
-            Self::StaleRead => 20,
-            Self::Register | Self::Append | Self::Limits | Self::Failover => 10,
-            Self::LaggingHost => 6,
-            Self::CatchUp => 2,
-            Self::Wiped => 1,
-        }
-    }
-}
 
 /// Parameters of a run.
 #[derive(Clone, Debug)]
@@ -95,27 +51,6 @@ pub struct Options {
     pub plant: Option<String>,
     /// The run's folder is made below.
     pub store: PathBuf,
-}
-
-/// What a run was asked for: the first line of its history.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Parameters {
-    pub test: String,
-    /// Does it again, with the same choices.
-    pub command: String,
-    pub seed: u64,
-    /// Faults it was to have; none: as many as there was time for.
-    pub rounds: Option<u64>,
-    pub nodes: usize,
-    pub hypervisor: String,
-    /// Whether nodes had networks and disks of their own.
-    pub isolated: bool,
-    /// Other faults than the test's own.
-    pub nemesis: Option<String>,
-    /// How long it was to go on, where that was not a number of faults.
-    pub seconds: Option<u64>,
-    /// Bugs the daemons had.
-    pub plant: Option<String>,
 }
 
 /// Trouble other than the test's own.
@@ -170,7 +105,7 @@ pub async fn run(test: Test, options: &Options) -> Result<Report> {
 /// As [`run`], and where there can be no such nodes.
 pub async fn run_under(test: Test, options: &Options, trouble: Option<Trouble>) -> Result<Report> {
     let began = Instant::now();
-    let parameters = parameters(test, options, trouble);
+    let parameters = Parameters::of(test, options, trouble);
     let store = make_store(&options.store, &parameters.test)?;
     let journal = Arc::new(Journal::create(&store.join(stored::HISTORY), &parameters)?);
     let setup = Setup {
@@ -232,39 +167,6 @@ async fn gather(test: Test, context: &mut Running) -> Result<serde_json::Value> 
         Test::Wiped => serde_json::to_value(wiped::run(context).await?),
     };
     Ok(evidence?)
-}
-
-fn parameters(test: Test, options: &Options, trouble: Option<Trouble>) -> Parameters {
-    let (extent, rounds) = match trouble {
-        None => (format!("--rounds {}", options.rounds), Some(options.rounds)),
-        Some(Trouble { nemesis, extent: Extent::Rounds(rounds) }) => {
-            (format!("--nemesis {} --rounds {rounds}", nemesis.name()), Some(rounds))
-        }
-        Some(Trouble { nemesis, extent: Extent::Seconds(seconds) }) => {
-            (format!("--nemesis {} --seconds {seconds}", nemesis.name()), None)
-        }
-    };
-    let (name, hypervisor) = (test.name(), options.hypervisor.as_str());
-    let plant = options.plant.as_ref().map(|plant| format!(" --plant {plant}")).unwrap_or_default();
-    let command = format!(
-        "cargo run -p holm-jepsen -- run --test {name} {extent} --seed {} --nodes {} --hypervisor {hypervisor}{plant}",
-        options.seed, options.nodes
-    );
-    Parameters {
-        test: name,
-        command,
-        seed: options.seed,
-        rounds,
-        nodes: options.nodes,
-        hypervisor: hypervisor.to_owned(),
-        isolated: trouble.is_some() || test.is_isolated(),
-        nemesis: trouble.map(|trouble| trouble.nemesis.name()),
-        seconds: trouble.and_then(|trouble| match trouble.extent {
-            Extent::Seconds(seconds) => Some(seconds),
-            Extent::Rounds(_) => None,
-        }),
-        plant: options.plant.clone(),
-    }
 }
 
 fn make_store(below: &Path, test: &str) -> Result<PathBuf> {
@@ -355,12 +257,5 @@ impl Running {
             unavailable_ms: u64::try_from(happened.observed.unavailable.as_millis()).unwrap_or(u64::MAX),
             ended: happened.ended,
         }
-    }
-}
-
-impl Parameters {
-    /// Faults there should have been.
-    fn expected(&self, happened: &[Fault]) -> u64 {
-        self.rounds.unwrap_or_else(|| happened.len().max(1) as u64)
     }
 }

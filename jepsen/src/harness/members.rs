@@ -21,9 +21,9 @@ impl Cluster {
     /// When the cluster refuses.
     pub async fn replace(&mut self, at: usize, by: usize) -> Result<()> {
         let (name, through) = (self.daemons[at].name.clone(), self.daemons[by].endpoint());
-        wait_for(&format!("{name} to be down"), DOWN_LIMIT, || async {
+        let before = wait_for(&format!("{name} to be down"), DOWN_LIMIT, || async {
             let node: Node = super::Client::new(through).get(&format!("/v1/nodes/{name}")).await?;
-            Ok((!node.up).then_some(()))
+            Ok((!node.up).then_some(node.id))
         })
         .await?;
         let remove = Call::delete(format!("/v1/nodes/{name}?confirm_node_off=true"));
@@ -36,6 +36,8 @@ impl Cluster {
         self.daemons[at].join(&self.daemons[by])?;
         self.daemons[at].start()?;
         self.wait_ready(at).await?;
+        let after: Node = self.daemons[by].client().get(&format!("/v1/nodes/{name}")).await?;
+        ensure!(after.id > before, "{name} was node {before} and is now node {}", after.id);
         self.wait_whole().await
     }
 

@@ -30,7 +30,7 @@ struct Row {
 pub fn chart(points: &[Point], evidence: &Value, faults: &[Fault], end_ns: u64) -> Option<String> {
     let lifetimes: Vec<Lifetime> =
         evidence.get("lifetimes").and_then(|of| serde_json::from_value(of.clone()).ok()).unwrap_or_default();
-    let mut rows = rows(points, lifetimes, end_ns);
+    let mut rows = rows(points, lifetimes, &recorded(evidence), end_ns);
     if rows.is_empty() {
         return None;
     }
@@ -82,9 +82,22 @@ pub fn chart(points: &[Point], evidence: &Value, faults: &[Fault], end_ns: u64) 
     Some(chart.finish())
 }
 
-fn rows(points: &[Point], lifetimes: Vec<Lifetime>, end_ns: u64) -> Vec<Row> {
+/// Names by id, of VMs that were there in the end.
+fn recorded(evidence: &Value) -> BTreeMap<String, String> {
+    let views = evidence["views"][0][1].as_array().into_iter().flatten();
+    let vms = evidence["vms"].as_array().into_iter().flatten().chain(views);
+    let named = vms.filter_map(|vm| Some((vm["id"].as_str()?.to_owned(), vm["name"].as_str()?.to_owned())));
+    named.collect()
+}
+
+fn rows(
+    points: &[Point],
+    lifetimes: Vec<Lifetime>,
+    recorded: &BTreeMap<String, String>,
+    end_ns: u64,
+) -> Vec<Row> {
     let mut by_name = BTreeMap::<String, Row>::new();
-    let mut ids = BTreeMap::<String, String>::new();
+    let mut ids = recorded.clone();
     for point in points.iter().filter(|point| point.end == End::Ok) {
         let (Some(name), Some(done)) = (quoted(&point.detail, "name"), point.completed_ns) else { continue };
         let row = by_name.entry(name.clone()).or_insert_with(|| Row { name: name.clone(), ..Row::default() });

@@ -116,7 +116,7 @@ mod tests {
             store: "/store".into(),
         };
         for trouble in [None, Some(Trouble { nemesis: Nemesis::PowerAll, extent: Extent::Rounds(4) })] {
-            let parameters = super::super::parameters(Test::Register, &options, trouble);
+            let parameters = Parameters::of(Test::Register, &options, trouble);
             let (test, again, under) = parameters.asked(Path::new("/store")).unwrap();
             assert_eq!((test, under), (Test::Register, trouble));
             assert_eq!(format!("{again:?}"), format!("{options:?}"));

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use holm_api::{Checkpoint, Cluster as ClusterView, CreateFlavor, Flavor, List};
+use holm_api::{Checkpoint, Cluster as ClusterView, Code, CreateFlavor, Event, Flavor, List};
 use hyper::body::Bytes;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
@@ -16,8 +16,9 @@ use tokio::task::JoinSet;
 
 use super::stored::Stored;
 use super::{Judged, Running};
-use crate::checker::{Verdict, faults, replicas, whole};
+use crate::checker::{Verdict, events, faults, replicas, whole};
 use crate::harness::client::{Call, Endpoint, Error};
+use crate::harness::events::{Follower, Stream, drain};
 use crate::harness::{Client, wait_for};
 use crate::history::{Fault, FaultKind};
 use crate::report::Counts;
@@ -36,6 +37,10 @@ type Known = Arc<Mutex<BTreeMap<usize, BTreeSet<u64>>>>;
 pub(super) struct Evidence {
     /// Differences between what was acknowledged and what is there.
     lost: Vec<String>,
+    /// By node: the events that are still kept.
+    streams: Vec<Stream>,
+    /// What was wrong with what nodes say of events they no longer keep.
+    compaction: Vec<String>,
     written: u64,
     checkpoints: Vec<Checkpoint>,
     figures: Vec<String>,
@@ -106,15 +111,42 @@ pub(super) async fn run(running: &mut Running) -> Result<Evidence> {
         let names = found.items.into_iter().map(|flavor| flavor.name).collect();
         lost.extend(differences(&daemon.name, &names, &known));
     }
+    let (streams, compaction) = watched(running).await?;
     let left = running.cluster.shut_down();
-    Ok(Evidence { lost, written, checkpoints, figures, ended, left })
+    Ok(Evidence { streams, compaction, lost, written, checkpoints, figures, ended, left })
+}
+
+/// A watcher that asks for events of long ago is told that they are gone, and from where on it can go on; it does,
+/// at every node, and gets the same everywhere.
+async fn watched(running: &Running) -> Result<(Vec<Stream>, Vec<String>)> {
+    let (mut followers, mut wrong) = (Vec::new(), Vec::new());
+    for daemon in &running.cluster.daemons {
+        let call = Call::get("/v1/events?follow=false&since=1");
+        match daemon.client().call::<List<Event>>(call).await {
+            Err(Error::Refused(problem)) if problem.code == Code::Compacted => {
+                let oldest = problem.detail.rsplit(' ').next().and_then(|word| word.parse().ok());
+                let oldest = oldest.with_context(|| format!("no revision in {:?}", problem.detail))?;
+                followers.push(Follower::start(&daemon.name, daemon.endpoint(), oldest));
+            }
+            other => wrong.push(format!("{}: events after revision 1: {other:?}", daemon.name)),
+        }
+    }
+    let streams = drain(&mut running.cluster.daemons[0].client(), followers, CATCH_UP_LIMIT).await?;
+    Ok((streams, wrong))
 }
 
 pub(super) fn judge(stored: &Stored<Evidence>) -> Result<Judged> {
     let (evidence, faults) = (&stored.evidence, stored.faults()?);
+    let until = evidence.streams.iter().map(|stream| stream.at).max().unwrap_or_default();
     let verdicts = vec![
         Verdict::of("kept", evidence.lost.clone(), format!("{} writes acknowledged", evidence.written)),
         replicas::check(stored.parameters.nodes, &evidence.checkpoints),
+        Verdict::of(
+            "compaction",
+            evidence.compaction.clone(),
+            "old events are refused with a way on".to_owned(),
+        ),
+        events::check(stored.parameters.nodes, until, &evidence.streams),
         faults::check(stored.parameters.expected(&faults), &faults),
         whole::check(&evidence.ended, &evidence.left),
     ];
@@ -240,7 +272,7 @@ async fn write(writer: usize, at: Endpoint, known: Known, stop: Arc<AtomicBool>)
 fn done<T>(result: Result<T, Error>) -> bool {
     match result {
         Ok(_) => true,
-        Err(error) => error.code() == Some(holm_api::Code::NotFound),
+        Err(error) => error.code() == Some(Code::NotFound),
     }
 }
 

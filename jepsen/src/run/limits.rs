@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::measure::{counts, unavailability};
 use super::stored::Stored;
 use super::{Aftermath, Judged, OwnFaults, Running};
-use crate::checker::{Verdict, capacity, claims, events, faults, quota, vacuity, whole};
+use crate::checker::{Verdict, capacity, claims, events, faults, leaders, quota, vacuity, whole};
 use crate::harness::client::Call as Request;
 use crate::harness::events::{Follower, Stream, drain};
 use crate::harness::wait_for;
@@ -117,6 +117,7 @@ pub(super) fn judge(stored: &Stored<Evidence>) -> Result<Judged> {
         replayed(capacity::check(*vcpus, capacity, all)),
         claims::check(nodes, vms),
         events::check(stored.parameters.nodes, until, streams),
+        replayed(leaders::check(all)),
         faults::check(stored.parameters.expected(&faults), &faults),
         vacuity::check(&operations, kind, &["create", "delete"], &aftermath.nodes),
         whole::check(&aftermath.ended, &aftermath.left),

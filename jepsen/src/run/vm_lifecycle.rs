@@ -14,8 +14,8 @@ use super::measure::{counts, unavailability};
 use super::stored::Stored;
 use super::{Aftermath, Judged, OwnFaults, Running};
 use crate::checker::{
-    self, Verdict, acknowledged, claims, events, faults, lifetimes, once, reads, replicas, settled, spared,
-    vacuity, whole,
+    self, Verdict, acknowledged, claims, events, faults, leaders, lifetimes, once, reads, replicas, settled,
+    spared, vacuity, whole,
 };
 use crate::harness::events::{Follower, Stream, drain};
 use crate::harness::witness::{Lifetime, Witness};
@@ -171,6 +171,7 @@ pub(super) fn judge(stored: &Stored<Evidence>) -> Result<Judged> {
         claims::check(nodes, &all),
         replicas::check(count, checkpoints),
         events::check(count, until, streams),
+        leaders::check(streams.first().map(|stream| stream.events.as_slice()).unwrap_or_default()),
         faults::check(stored.parameters.expected(&faults), &faults),
         vacuity::check(&operations, kind, &["create", "replay", "delete", "read"], &aftermath.nodes),
         whole::check(&aftermath.ended, &aftermath.left),
