@@ -10,8 +10,6 @@ use holm_raft::handle::Handle;
 use holm_sched::{Controller, Facts};
 use tokio_util::sync::CancellationToken;
 
-use crate::clock;
-
 /// Decisions that depend on time are made at least this often.
 const PERIOD: Duration = Duration::from_millis(500);
 /// A leader that was not scheduled for this long has not been listening: silence counts afresh.
@@ -114,7 +112,7 @@ fn facts(state: &State, raft: &Handle, began: Instant) -> Facts {
     let unheard = state.nodes.keys().filter(|node| silent(node) > listened).copied().collect();
     let leases = raft.lease_facts();
     Facts {
-        now: clock::now(),
+        now: raft.now(),
         silent_ms,
         unheard,
         fenceable: leases.fenceable,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use holm_model::planted::{Plant, planted};
-use holm_model::{Incarnation, NodeId, Timestamp};
+use holm_model::{Incarnation, NodeId};
 use openraft::async_runtime::WatchReceiver;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -18,6 +18,7 @@ use crate::peers::Peers;
 use crate::rounds::Rounds;
 use crate::server::Incoming;
 use crate::snapshot;
+use crate::stamps::Stamps;
 use crate::store::LogStore;
 use crate::types::{Metrics, Raft, node_id};
 
@@ -30,6 +31,7 @@ pub(crate) struct Core {
     pub(crate) peers: Arc<Peers>,
     pub(crate) published: watch::Receiver<Arc<Published>>,
     pub(crate) status: watch::Sender<RaftStatus>,
+    pub(crate) stamps: Arc<Stamps>,
     pub(crate) snapshot_file: snapshot::File,
     pub(crate) snapshot_problem: Arc<Guarded<Option<String>>>,
     pub(crate) rounds: Rounds,
@@ -154,12 +156,6 @@ impl Core {
 pub(crate) fn deadline_after(timeout: Duration) -> Instant {
     const LONGEST: Duration = Duration::from_secs(86_400);
     Instant::now() + timeout.min(LONGEST)
-}
-
-/// The leader's clock, for people to read.
-pub(crate) fn now() -> Timestamp {
-    let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    Timestamp(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use holm_model::planted::{Plant, planted};
-use holm_model::{Actor, Command, NodeId, Proposal, Reply, State};
+use holm_model::{Actor, Command, NodeId, Proposal, Reply, State, Timestamp};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
@@ -188,6 +188,11 @@ impl Handle {
             Some(answer) => answer.map_err(|error| error.to_string()),
             None => Err("the leader is changing".to_owned()),
         }
+    }
+
+    /// The time as the log has it: for what is held against stamps. Never jumps but by a `SetClock` that is applied.
+    pub fn now(&self) -> Timestamp {
+        self.core.stamps.now()
     }
 
     /// The state as applied here, which may lag.

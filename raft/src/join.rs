@@ -11,11 +11,12 @@ use holm_model::{Actor, ClusterId, Command, Entry, NodeId, Proposal, Reply, Revi
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
-use crate::core::{deadline_after, now};
+use crate::core::deadline_after;
 use crate::durable;
 use crate::identity::{Error as IdentityError, Identity};
 use crate::peers::{connect, context};
 use crate::rpc::{JoinRefused, JoinRequest, Joined};
+use crate::stamps::wall;
 use crate::{snapshot, store};
 
 /// Holds the token of a join that is under way, so that a second attempt is the same attempt.
@@ -69,7 +70,7 @@ fn rehearse(init: &InitCluster) -> Result<(), IdentityError> {
     let actor = Actor { name: "init".to_owned(), project: String::new() };
     let command = Command::InitCluster(init.clone());
     let proposal = Proposal { key: None, seen: Revision(0), actor, command };
-    match holm_model::apply(&mut State::default(), &Entry { at: now(), proposal }).reply {
+    match holm_model::apply(&mut State::default(), &Entry { at: wall(), proposal }).reply {
         Reply::Rejected(reason) => {
             Err(IdentityError::Invalid { field: "first node", message: reason.to_string() })
         }

@@ -1,10 +1,11 @@
 //! Rule 4 of FENCING.md: a process that becomes leader proposes `BeginLeadership`, and serves nothing a leader
-//! serves until that entry is applied by itself. On the very first leader, `InitCluster` goes before it.
+//! serves until that entry is applied by itself. On the very first leader, `InitCluster` goes before it. From then
+//! on it keeps the clock of the log at its own (see [`crate::stamps`]).
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use holm_model::command::BeginLeadership;
+use holm_model::command::{BeginLeadership, SetClock};
 use holm_model::{Actor, Command, Proposal};
 use openraft::async_runtime::WatchReceiver;
 use tokio::time::Instant;
@@ -15,6 +16,8 @@ use crate::rpc::Proposed;
 /// Longest wait for one try.
 const TRY: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(20);
+/// How often a leader looks at its wall clock.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Watches for the moment this process becomes leader, each time.
 pub(crate) async fn run(core: Arc<Core>) {
@@ -29,9 +32,27 @@ pub(crate) async fn run(core: Arc<Core>) {
             tokio::time::sleep(PAUSE).await;
             continue;
         }
-        if metrics.changed().await.is_err() {
+        if leads {
+            keep_clock(&core).await;
+        }
+        let changed = tokio::time::timeout(LOOK, metrics.changed()).await;
+        if matches!(changed, Ok(Err(_))) {
             return core.await_the_end().await;
         }
+    }
+}
+
+/// Moves the clock of the log to the wall clock of this leader, where they have come apart.
+async fn keep_clock(core: &Core) {
+    let Some(by_ms) = core.stamps.apart_ms() else { return };
+    let leadership = core.state().state.leadership;
+    let Some(leadership) = leadership.filter(|leadership| leadership.incarnation == core.incarnation) else {
+        return;
+    };
+    tracing::warn!(by_ms, "the clock of the log is set: it was apart from the wall clock");
+    let set = SetClock { leadership: leadership.revision, by_ms };
+    if !commit(core, Some(Command::SetClock(set))).await {
+        tracing::debug!("the clock is not set yet");
     }
 }
 

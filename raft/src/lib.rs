@@ -25,6 +25,7 @@ mod rpc;
 mod server;
 pub mod snapshot;
 mod stall;
+mod stamps;
 mod start;
 pub mod state_machine;
 mod status;

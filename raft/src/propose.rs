@@ -12,7 +12,7 @@ use holm_model::{Command, Entry, NodeId, Proposal, Reason, Reply, ResourceClass}
 use openraft::errors::{ClientWriteError, ForwardReason, RaftError};
 use tokio::time::{Instant, timeout_at};
 
-use crate::core::{Core, deadline_after, now};
+use crate::core::{Core, deadline_after};
 use crate::handle::{Committed, ProposeError};
 use crate::peers::{CallError, Lane};
 use crate::rpc::{PROPOSAL_BYTES, Proposed};
@@ -129,7 +129,7 @@ impl Core {
     /// One try, with `BeginLeadership` applied or not.
     pub(crate) async fn commit(&self, proposal: Proposal, deadline: Instant) -> Proposed {
         let name = proposal.command.name();
-        let data = Data::encode(&Entry { at: now(), proposal });
+        let data = Data::encode(&Entry { at: self.stamps.now(), proposal });
         let written = match timeout_at(deadline, self.raft.client_write(data)).await {
             Ok(written) => written,
             Err(_) => return Proposed::Unknown(format!("{name} was not committed in time")),

@@ -104,6 +104,7 @@ pub async fn start(config: Config) -> Result<Handle, StartError> {
     let peers = Arc::new(Peers::new(identity.cluster, identity.node));
     let published = state_machine.watch();
     let snapshot_problem = state_machine.snapshot_problem();
+    let stamps = state_machine.stamps();
     let factory = Factory { peers: Arc::clone(&peers), node: identity.node.0 };
     let node = identity.node.0;
     let raft = Raft::new(node, raft_config, factory, store.clone(), state_machine)
@@ -122,6 +123,7 @@ pub async fn start(config: Config) -> Result<Handle, StartError> {
         peers,
         published,
         status: watch::Sender::new(RaftStatus::default()),
+        stamps,
         snapshot_file,
         snapshot_problem,
         rounds,

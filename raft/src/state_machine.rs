@@ -24,6 +24,7 @@ use crate::faults;
 use crate::guarded::Guarded;
 use crate::handle::Published;
 use crate::snapshot;
+use crate::stamps::Stamps;
 use crate::types::{Entry, LogId, Membership, TypeConfig};
 
 /// Entries applied before the state is published and their proposers are answered.
@@ -41,6 +42,7 @@ pub struct StateMachine {
     membership: Membership,
     published: watch::Sender<Arc<Published>>,
     builder: Builder,
+    stamps: Arc<Stamps>,
 }
 
 /// Writes snapshots beside apply.
@@ -76,7 +78,7 @@ impl StateMachine {
         }
         let builder = Builder { file, problem: Arc::default(), stopping, source: None };
         let (published, _) = watch::channel(Arc::new(publication(last, &state)));
-        Ok(Self { state, last, membership, published, builder })
+        Ok(Self { state, last, membership, published, builder, stamps: Arc::default() })
     }
 
     pub(crate) fn watch(&self) -> watch::Receiver<Arc<Published>> {
@@ -86,6 +88,11 @@ impl StateMachine {
     /// Why no snapshot can be written at present, if so.
     pub(crate) fn snapshot_problem(&self) -> Arc<Guarded<Option<String>>> {
         Arc::clone(&self.builder.problem)
+    }
+
+    /// The clock, as what is applied moves it.
+    pub(crate) fn stamps(&self) -> Arc<Stamps> {
+        Arc::clone(&self.stamps)
     }
 
     fn apply_one(&mut self, entry: &Entry) -> Option<Reply> {
@@ -105,7 +112,10 @@ impl StateMachine {
                     holm_model::apply(state, &decoded)
                 }));
                 match applied {
-                    Ok(applied) => Some(applied.reply),
+                    Ok(applied) => {
+                        self.stamps.follow(decoded.at, &decoded.proposal.command);
+                        Some(applied.reply)
+                    }
                     Err(panic) => stop_process(&format!(
                         "apply panicked at log entry {} ({}): {}",
                         entry.index(),

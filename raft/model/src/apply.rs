@@ -5,6 +5,7 @@
 //! process.
 
 mod aggregate;
+mod clock;
 mod cluster;
 mod cluster_policy;
 mod drain;
@@ -143,6 +144,7 @@ impl Cx<'_> {
             Command::ResetVmState(c) => self.reset_vm_state(c),
             Command::PreemptVms(c) => self.preempt_vms(c),
             Command::MoveVms(c) => self.move_vms(c),
+            Command::SetClock(c) => self.set_clock(c),
         }
     }
 

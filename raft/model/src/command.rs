@@ -11,7 +11,7 @@ mod vm;
 use serde::{Deserialize, Serialize};
 
 pub use self::aggregate::{CreateAggregate, DeleteAggregate, UpdateAggregate};
-pub use self::cluster::{EndFreeze, SetClusterPolicy, SetFreeze, SettleLeaseTtl};
+pub use self::cluster::{EndFreeze, SetClock, SetClusterPolicy, SetFreeze, SettleLeaseTtl};
 pub use self::group::{CreateGroup, DeleteGroup, UpdateGroup};
 pub use self::image::{CreateImage, ReportImage};
 pub use self::node::{
@@ -116,6 +116,7 @@ pub enum Command {
     ResetVmState(ResetVmState),
     PreemptVms(PreemptVms),
     MoveVms(MoveVms),
+    SetClock(SetClock),
 }
 
 impl Command {
@@ -168,6 +169,7 @@ impl Command {
             Self::ResetVmState(_) => "ResetVmState",
             Self::PreemptVms(_) => "PreemptVms",
             Self::MoveVms(_) => "MoveVms",
+            Self::SetClock(_) => "SetClock",
         }
     }
 }

@@ -223,6 +223,7 @@ fn samples() -> Vec<Command> {
             | Command::EvacuateVm(_)
             | Command::ResetVmState(_)
             | Command::PreemptVms(_)
+            | Command::SetClock(_)
             | Command::MoveVms(_) => {}
         }
     }
@@ -336,6 +337,7 @@ fn trouble() -> Vec<Command> {
         Command::TaskOverdue(TaskOverdue { leadership, vm: vm(), task_state: TaskState::Spawning, run: 1 }),
         Command::EvacuateVm(EvacuateVm { vm: vm(), confirm_node_off: true, expected: None }),
         Command::ResetVmState(ResetVmState { vm: vm(), expected: None }),
+        Command::SetClock(SetClock { leadership, by_ms: -3_600_000 }),
         Command::MoveVms(MoveVms {
             moves: vec![Relocation { vm: vm(), epoch: epoch(), to: NodeId(2) }],
             stop: StopMode::Graceful { timeout_s: 60 },

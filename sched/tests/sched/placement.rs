@@ -1,5 +1,6 @@
 //! The placement controller: order, refusals worth recording, giving up.
 
+use holm_model::command::SetClock;
 use holm_model::flavor::Size;
 use holm_model::scheduling::Scheduling;
 use holm_model::vm::{BUILD_TIMEOUT_MS, OnNoHost, VmStatus};
@@ -108,6 +109,27 @@ fn a_queued_vm_waits_until_the_build_time_out() {
     let commands = decide(&cluster);
     cluster.carry_out(commands);
     assert_eq!(cluster.record(vm).status, VmStatus::Error);
+}
+
+/// The next leader's wall clock is an hour ahead, or is set while it leads.
+#[test]
+fn a_clock_that_is_moved_ends_no_wait_and_prolongs_none() {
+    for by_ms in [3_600_000, -500_000] {
+        let mut cluster = Cluster::of(&[MEDIUM]);
+        let vm = cluster.vm(TOO_BIG);
+        let since = cluster.now.0;
+        let commands = decide(&cluster);
+        cluster.carry_out(commands);
+        cluster.now = Timestamp(since + BUILD_TIMEOUT_MS - 1);
+        let leadership = cluster.leadership();
+        cluster.done(Command::SetClock(SetClock { leadership, by_ms }));
+        cluster.now = Timestamp(cluster.now.0.saturating_add_signed(by_ms));
+        assert_eq!(decide(&cluster), [], "{by_ms}");
+        cluster.now = Timestamp(cluster.now.0 + 1);
+        let commands = decide(&cluster);
+        cluster.carry_out(commands);
+        assert_eq!(cluster.record(vm).status, VmStatus::Error, "{by_ms}");
+    }
 }
 
 #[test]

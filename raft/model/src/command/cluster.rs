@@ -42,3 +42,13 @@ pub struct EndFreeze {
     /// Revision of the freeze.
     pub freeze: Revision,
 }
+
+/// The leader's wall clock does not go on from where the stamps of the log are: it was set, or another leader's was
+/// off, or nobody led for a while. Everything that waits is moved along, so that no time-out ends early or late.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetClock {
+    /// Revision of the sender's `BeginLeadership`.
+    pub leadership: Revision,
+    /// From here on stamps are later by this much than they would have been.
+    pub by_ms: i64,
+}
