@@ -49,7 +49,7 @@ async fn keep_clock(core: &Core) {
     let Some(leadership) = leadership.filter(|leadership| leadership.incarnation == core.incarnation) else {
         return;
     };
-    tracing::warn!(by_ms, "the clock of the log is set: it was apart from the wall clock");
+    tracing::info!(by_ms, "the clock of the log is set: it was apart from the wall clock");
     let set = SetClock { leadership: leadership.revision, by_ms };
     if !commit(core, Some(Command::SetClock(set))).await {
         tracing::debug!("the clock is not set yet");
