@@ -15,7 +15,7 @@ pub mod leader_death;
 mod leader_steps;
 mod node;
 mod node_steps;
-mod piece;
+pub mod piece;
 mod replicated;
 mod routine;
 mod rule;

@@ -79,7 +79,8 @@ impl World {
         let fenced = state.fenced[to].is_some() && rules.on(Rule::GrantChecksAgain);
         let frozen = state.freeze.is_some() && rules.on(Rule::FreezeFromSend);
         let lead = self.serving(node)?;
-        possible(!fenced && !(lead.fencing[to] && rules.on(Rule::NoGrantWhileFencing)))?;
+        let fencing = lead.fencing[to] && rules.on(Rule::NoGrantWhileFencing);
+        possible(!fenced && !fencing)?;
         let (heartbeat, read_index) = lead.answerable(to, rules).ok_or(Disabled)?;
         let remaining = if frozen { timing.freeze.saturating_sub(lead.freeze) } else { 0 };
         lead.last_grant[to] = 0;
@@ -136,10 +137,10 @@ impl World {
     pub(super) fn lose_proposal(&mut self, slot: usize) -> Step {
         possible(slot < self.proposals.len())?;
         let proposal = self.proposals.remove(slot);
-        if let (Some(node), Command::Fence { node: of, .. }) = (proposal.controller, proposal.command) {
-            if let Some(lead) = self.leads[node].as_mut().filter(|_| !proposal.orphan) {
-                lead.fencing[of] = false;
-            }
+        if let (Some(node), Command::Fence { node: of, .. }) = (proposal.controller, proposal.command)
+            && let Some(lead) = self.leads[node].as_mut().filter(|_| !proposal.orphan)
+        {
+            lead.fencing[of] = false;
         }
         Ok(())
     }

@@ -50,10 +50,11 @@ impl World {
         possible(node.daemon_runs() && (node.applied as usize) + 1 < self.log.len())?;
         node.applied += 1;
         let state = &self.log[node.applied as usize];
-        if state.freeze == Some(node.applied) && !rules.on(Rule::FreezeFromSend) {
-            if let Some(lease) = node.lease.as_mut().filter(|lease| lease.remaining > 0) {
-                lease.remaining = lease.remaining.max(timing.freeze);
-            }
+        if state.freeze == Some(node.applied)
+            && !rules.on(Rule::FreezeFromSend)
+            && let Some(lease) = node.lease.as_mut().filter(|lease| lease.remaining > 0)
+        {
+            lease.remaining = lease.remaining.max(timing.freeze);
         }
         self.applied_as_leader(n);
         Ok(())
