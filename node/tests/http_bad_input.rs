@@ -1,6 +1,8 @@
 //! Bad input: every case is refused with a problem that names the field, and nothing has changed.
 
 mod daemon;
+#[path = "http_bad_input/keep.rs"]
+mod keep;
 #[path = "http_bad_input/placement.rs"]
 mod placement;
 
@@ -274,18 +276,23 @@ async fn visible(daemon: &Daemon) -> Value {
                 node["enabled"],
                 node["inventory"]["VCPU"],
                 node["labels"],
-                node["taints"]
+                node["taints"],
+                node["drain"],
+                node["maintenance"]
             ])
         })
         .collect();
     let (vms, flavors, images) =
         (items("/v1/vms").await, items("/v1/flavors").await, items("/v1/images").await);
     let policy = daemon.get("/v1/scheduler").await.expect(200).json;
+    let leases = daemon.get("/v1/policy").await.expect(200).json;
+    let freeze = daemon.get("/v1/cluster").await.expect(200).json["freeze"].clone();
     let (aggregates, groups, quotas) =
         (items("/v1/aggregates").await, items("/v1/server-groups").await, items("/v1/quotas").await);
     json!({
         "vms": vms, "flavors": flavors, "images": images, "nodes": nodes,
-        "aggregates": aggregates, "groups": groups, "quotas": quotas, "policy": policy,
+        "aggregates": aggregates, "groups": groups, "quotas": quotas, "policy": policy, "leases": leases,
+        "freeze": freeze,
     })
 }
 
@@ -321,8 +328,14 @@ async fn furnished() -> Daemon {
 async fn bad_input_is_refused_by_name_and_changes_nothing() {
     let daemon = furnished().await;
     let before = visible(&daemon).await;
-    let groups =
-        [names_and_sizes(), references_and_states(), requests_as_such(), images(), placement::cases()];
+    let groups = [
+        names_and_sizes(),
+        references_and_states(),
+        requests_as_such(),
+        images(),
+        placement::cases(),
+        keep::cases(),
+    ];
     let mut wrong = Vec::new();
     for case in groups.into_iter().flatten() {
         wrong.extend(tried(&daemon, case, &before).await);

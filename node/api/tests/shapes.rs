@@ -47,7 +47,22 @@ fn vm() -> Vm {
         cmdline: Some("console=ttyS0".to_owned()),
         requested_node: None,
         on_no_host: vm::OnNoHost::Queue,
-        availability: vm::Availability::Pinned,
+        availability: Availability::Failover,
+        availability_in_force: Some(Availability::Pinned),
+        disk_loss: DiskLoss::Recreate,
+        restart_policy: RestartPolicy::OnFailure,
+        start_order: -3,
+        start_delay_s: 30,
+        recovery: vm::Recovery {
+            task_since: Some(at(4)),
+            overdue: false,
+            task_deadline: Some(at(59)),
+            failing_over: true,
+            restarts: 2,
+            next_restart_at: Some(at(9)),
+            leaving: Some(vm::Leaving { since: at(5), reason: "drain of n1".to_owned() }),
+            stopped_for_drain_of: Some("n1".to_owned()),
+        },
         scheduling: Scheduling {
             availability_zone: Some("rack-a".to_owned()),
             node_selector: vec!["disk in (nvme,ssd)".parse().unwrap(), "gpu".parse().unwrap()],
@@ -138,10 +153,28 @@ fn node() -> Node {
         load: Some(0.25),
         failed_builds: 0,
         conditions: BTreeMap::from([("DiskPressure".to_owned(), disk)]),
+        fence: Some(Fence {
+            since: at(7),
+            lost: vec![LostVm { id: id(1), name: Some("web".to_owned()), epoch: 7 }],
+        }),
+        drain: Some(NodeDrain {
+            since: at(8),
+            stop_timeout_s: 60,
+            pinned: DrainPinned::Stop,
+            done: false,
+            left_failover: vec!["web".to_owned()],
+            left_pinned: vec![],
+        }),
+        maintenance: Some(Maintenance { since: at(8), reason: Some("new disk".to_owned()) }),
+        orphans: vec![Orphan { id: id(9), message: "of another cluster".to_owned() }],
         vms: 1,
         created_at: at(0),
         revision: 5,
     }
+}
+
+fn freeze() -> Freeze {
+    Freeze { since: at(1), until: at(31), reason: None, over: false, revision: 8 }
 }
 
 #[test]
@@ -206,6 +239,7 @@ fn cluster_checkpoint_and_health() {
         applied_index: 40,
         last_log_index: 41,
         snapshot_index: 0,
+        freeze: Some(freeze()),
         revision: 38,
     };
     let checkpoint = Checkpoint {
@@ -278,6 +312,41 @@ fn event_explanation_and_delete() {
 }
 
 #[test]
+fn drain_and_policy() {
+    let left = |next, to: Option<&str>| LeftVm {
+        name: "web".to_owned(),
+        id: id(1),
+        availability: Availability::Failover,
+        next,
+        to: to.map(str::to_owned),
+        refusals: vec![],
+    };
+    let drain = DrainProgress {
+        node: "n1".to_owned(),
+        node_id: 1,
+        node_up: true,
+        since: Some(at(8)),
+        stop_timeout_s: 60,
+        pinned: DrainPinned::Keep,
+        done: false,
+        left: vec![left(NextForVm::Moves, Some("n2")), left(NextForVm::Kept, None)],
+        dry_run: false,
+        revision: 9,
+    };
+    let bounded = |value, least, most| Bounded { value, least, most };
+    let policy = ClusterPolicy {
+        lease_ttl_ms: bounded(15_000, 8_400, 600_000),
+        margin_ms: bounded(5_000, 2_000, 120_000),
+        autostart_wait_ms: bounded(60_000, 0, 3_600_000),
+        fence_after_ms: 20_000,
+        fences_at_once: 1,
+        failover_possible: true,
+        revision: 0,
+    };
+    assert_json_snapshot!((drain, policy, freeze()));
+}
+
+#[test]
 fn a_problem() {
     let code = Code::NameTaken;
     assert_json_snapshot!(Problem {
@@ -331,7 +400,14 @@ fn requests_take_their_defaults() {
     let stop: StopVm = serde_json::from_value(json!({})).unwrap();
     let reboot: RebootVm = serde_json::from_value(json!({"hard": true})).unwrap();
     let patch: PatchNode = serde_json::from_value(json!({"enabled": true})).unwrap();
+    let drain: DrainNode = serde_json::from_value(json!({"pinned": "stop"})).unwrap();
+    let maintenance: BeginMaintenance = serde_json::from_value(json!({})).unwrap();
+    let keep: PatchVm = serde_json::from_value(json!({"availability": "failover"})).unwrap();
+    let evacuate: EvacuateVm = serde_json::from_value(json!({})).unwrap();
+    let leases: PatchClusterPolicy = serde_json::from_value(json!({"margin_ms": 5000})).unwrap();
+    let freeze: BeginFreeze = serde_json::from_value(json!({"for_ms": 60000})).unwrap();
     assert_json_snapshot!((create, flavor, stop, reboot, patch));
+    assert_json_snapshot!((drain, maintenance, keep, evacuate, leases, freeze));
 }
 
 #[test]

@@ -31,7 +31,9 @@ use crate::app::Shared;
 const TOLD: usize = 8;
 
 pub fn routes() -> OpenApiRouter<Shared> {
-    OpenApiRouter::new().routes(routes!(begin, show, cancel)).routes(routes!(maintain, end_maintenance))
+    OpenApiRouter::new()
+        .routes(routes!(drain, show_drain, cancel_drain))
+        .routes(routes!(begin_maintenance, end_maintenance))
 }
 
 /// Empty a node: it is cordoned, failover VMs leave it, pinned ones are stopped or kept. On a node that is being
@@ -40,7 +42,7 @@ pub fn routes() -> OpenApiRouter<Shared> {
     params(("node" = String, Path, description = "Name or id"), DrainQuery, WriteHeaders, MatchHeader),
     request_body = Option<DrainNode>,
     responses((status = 202, body = DrainProgress), (status = 200, body = DrainProgress)))]
-async fn begin(
+async fn drain(
     State(app): State<Shared>,
     name: Named,
     Query(query): Query<DrainQuery>,
@@ -71,7 +73,7 @@ async fn begin(
 #[utoipa::path(get, path = "/v1/nodes/{node}/drain", tag = "nodes",
     params(("node" = String, Path, description = "Name or id"), ReadQuery),
     responses((status = 200, body = DrainProgress)))]
-async fn show(
+async fn show_drain(
     State(app): State<Shared>,
     Named(name): Named,
     Query(query): Query<ReadQuery>,
@@ -87,7 +89,7 @@ async fn show(
 #[utoipa::path(delete, path = "/v1/nodes/{node}/drain", tag = "nodes",
     params(("node" = String, Path, description = "Name or id"), WriteHeaders, MatchHeader),
     responses((status = 200, body = Node)))]
-async fn cancel(
+async fn cancel_drain(
     State(app): State<Shared>,
     name: Named,
     Change { intent, .. }: Change<NoBody>,
@@ -104,7 +106,7 @@ async fn cancel(
     params(("node" = String, Path, description = "Name or id"), WriteHeaders, MatchHeader),
     request_body = Option<BeginMaintenance>,
     responses((status = 202, body = Node)))]
-async fn maintain(
+async fn begin_maintenance(
     State(app): State<Shared>,
     name: Named,
     body: Change<BeginMaintenance>,

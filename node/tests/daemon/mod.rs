@@ -4,17 +4,18 @@
 
 use std::fs::File;
 use std::net::TcpListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use holm_vmm::test_guest;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::TcpStream;
 
@@ -34,16 +35,66 @@ pub struct Daemon {
 impl Daemon {
     /// The first node of a new cluster, serving.
     pub async fn first() -> Self {
+        Self::first_on(|_| {}).await
+    }
+
+    /// The same; its data directory is what `mount` makes of a path.
+    pub async fn first_on(mount: impl FnOnce(&Path)) -> Self {
         let daemon = Self::prepared("n1");
+        mount(&daemon.data_dir());
         daemon.holmd(&["init", "--cluster", "test"], true);
         daemon.serving().await
     }
 
     /// A further node of the cluster of `seed`, serving.
     pub async fn joined(name: &str, seed: &Daemon) -> Self {
+        Self::joined_on(name, seed, |_| {}).await
+    }
+
+    /// The same; its data directory is what `mount` makes of a path.
+    pub async fn joined_on(name: &str, seed: &Daemon, mount: impl FnOnce(&Path)) -> Self {
         let daemon = Self::prepared(name);
+        mount(&daemon.data_dir());
         daemon.holmd(&["join", "--seed", &seed.peer], true);
         daemon.serving().await
+    }
+
+    /// Three nodes, all voters, and a flavor `tiny` and an image `guest` to make VMs of.
+    pub async fn three() -> Vec<Self> {
+        let first = Self::first().await;
+        let second = Self::joined("n2", &first).await;
+        let third = Self::joined("n3", &first).await;
+        first
+            .until("all three vote", async |first| {
+                let members = first.get("/v1/cluster").await.json["members"].clone();
+                let votes = |member: &Value| member["role"] == "voter" || member["role"] == "leader";
+                (members.as_array()?.iter().filter(|member| votes(member)).count() == 3).then_some(())
+            })
+            .await;
+        let tiny = json!({"name": "tiny", "vcpus": 1, "memory_mib": 16});
+        first.post("/v1/flavors", tiny).await.expect(201);
+        let kernel = test_guest::elf(test_guest::Variant::Banner);
+        first.send(Method::POST, "/v1/images?name=guest&kind=kernel", &[], kernel.into()).await.expect(201);
+        vec![first, second, third]
+    }
+
+    /// Kills the daemon; [`Daemon::again`] starts it.
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().expect("our child can be killed");
+            child.wait().expect("our child can be waited for");
+        }
+    }
+
+    /// The exit code of a daemon that ended by itself, if it had one.
+    pub fn ended(&mut self) -> Option<Option<i32>> {
+        let child = self.child.as_mut()?;
+        child.try_wait().expect("our child can be asked").map(|status| status.code())
+    }
+
+    /// Starts a daemon that was killed.
+    pub async fn again(self) -> Self {
+        self.serving().await
     }
 
     fn prepared(name: &str) -> Self {
@@ -57,7 +108,7 @@ impl Daemon {
 
     fn holmd(&self, args: &[&str], addresses: bool) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_holmd"));
-        command.args(args).arg("--data-dir").arg(self.dir.path().join("data"));
+        command.args(args).arg("--data-dir").arg(self.data_dir());
         if addresses {
             command.args(["--name", &self.name, "--peer-listen", &self.peer, "--api-listen", &self.api]);
         }
@@ -66,7 +117,8 @@ impl Daemon {
     }
 
     async fn serving(mut self) -> Self {
-        let log = File::create(self.dir.path().join("log")).expect("a log can be made");
+        let log = File::options().create(true).append(true).open(self.dir.path().join("log"));
+        let log = log.expect("a log can be made");
         let child = Command::new(env!("CARGO_BIN_EXE_holmd"))
             .args(["run", "--hypervisor", "simulated", "--data-dir"])
             .arg(self.dir.path().join("data"))
@@ -106,6 +158,10 @@ impl Daemon {
         .await
     }
 
+    pub fn data_dir(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
     pub fn path(&self) -> &Path {
         self.dir.path()
     }
@@ -126,6 +182,10 @@ impl Daemon {
     pub async fn put(&self, path: &str, body: Value) -> Answer {
         let json = [("content-type", "application/json")];
         self.send(Method::PUT, path, &json, body.to_string().into()).await
+    }
+
+    pub async fn delete(&self, path: &str) -> Answer {
+        self.send(Method::DELETE, path, &[], Bytes::new()).await
     }
 
     pub async fn patch(&self, path: &str, body: Value) -> Answer {

@@ -13,11 +13,11 @@ pub fn cases() -> Vec<Case> {
         .collect()
 }
 
-fn put(path: &str, body: Value, status: u16, code: &'static str, field: Option<&'static str>) -> Case {
+pub fn put(path: &str, body: Value, status: u16, code: &'static str, field: Option<&'static str>) -> Case {
     Case::new(Method::PUT, path, status, code, field).json(&body.to_string())
 }
 
-fn patch(path: &str, body: Value, status: u16, code: &'static str, field: Option<&'static str>) -> Case {
+pub fn patch(path: &str, body: Value, status: u16, code: &'static str, field: Option<&'static str>) -> Case {
     Case::new(Method::PATCH, path, status, code, field).json(&body.to_string())
 }
 

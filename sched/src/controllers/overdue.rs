@@ -52,26 +52,45 @@ impl Controller for Overdue {
 /// When the step the VM is in is late. None: it is in none, or in one that is not its node's to do
 /// (`scheduling` is the placement's, `restarting` the restart controller's), or its node is down.
 pub fn deadline(state: &State, vm: &Vm) -> Option<Timestamp> {
-    let node = state.nodes.get(&vm.claim.as_ref()?.node).filter(|node| node.up)?;
-    let allowed_ms = match vm.task_state? {
-        TaskState::Scheduling | TaskState::Restarting => return None,
-        TaskState::Spawning | TaskState::PoweringOn => START_MS,
-        TaskState::PoweringOff | TaskState::Rebooting => guest_ms(vm.power.stop) + STOP_MARGIN_MS,
-        TaskState::Moving => {
-            guest_ms(vm.recovery.vacate.as_ref().map_or(vm.power.stop, |vacate| vacate.stop))
-                + LEAVE_MARGIN_MS
-        }
-        TaskState::Deleting => DELETE_MS,
-    };
-    let begun = vm.recovery.task_since.unwrap_or(vm.updated_at).max(node.up_changed_at);
-    let told = [progress(vm), said(vm)].into_iter().flatten().max();
-    let from = told.map_or(begun, |told| told.max(begun));
-    Some(Timestamp(from.0.saturating_add(allowed_ms)))
+    let first = first_deadline(state, vm)?;
+    // It is said again only after as long again.
+    let said = vm.fault.as_ref().filter(|_| is_said(state, vm)).map(|fault| after(fault.at, allowed_ms(vm)));
+    Some(said.unwrap_or(first))
 }
 
-/// Whether the record says that the step it is in is late; it stays in it, because only its node can end it.
-pub fn is_said(vm: &Vm) -> bool {
-    said(vm).is_some()
+/// Whether the record says that the step is late, and the VM is still in it: what may still run on its node is only
+/// ended there. Nothing else gives such a VM a fault at so late a moment but a node that says what it waits for.
+pub fn is_said(state: &State, vm: &Vm) -> bool {
+    let stays =
+        matches!(vm.task_state, Some(TaskState::PoweringOff | TaskState::Moving | TaskState::Deleting));
+    let late = first_deadline(state, vm);
+    stays && vm.fault.as_ref().zip(late).is_some_and(|(fault, late)| fault.at >= late)
+}
+
+fn first_deadline(state: &State, vm: &Vm) -> Option<Timestamp> {
+    if matches!(vm.task_state?, TaskState::Scheduling | TaskState::Restarting) {
+        return None;
+    }
+    let node = state.nodes.get(&vm.claim.as_ref()?.node).filter(|node| node.up)?;
+    let begun = vm.recovery.task_since.unwrap_or(vm.updated_at).max(node.up_changed_at);
+    let from = progress(vm).map_or(begun, |told| told.max(begun));
+    Some(after(from, allowed_ms(vm)))
+}
+
+fn after(from: Timestamp, ms: u64) -> Timestamp {
+    Timestamp(from.0.saturating_add(ms))
+}
+
+fn allowed_ms(vm: &Vm) -> u64 {
+    match vm.task_state {
+        Some(TaskState::PoweringOff | TaskState::Rebooting) => guest_ms(vm.power.stop) + STOP_MARGIN_MS,
+        Some(TaskState::Moving) => {
+            let stop = vm.recovery.vacate.as_ref().map_or(vm.power.stop, |vacate| vacate.stop);
+            guest_ms(stop) + LEAVE_MARGIN_MS
+        }
+        Some(TaskState::Deleting) => DELETE_MS,
+        _ => START_MS,
+    }
 }
 
 fn guest_ms(stop: StopMode) -> u64 {
@@ -86,12 +105,4 @@ fn progress(vm: &Vm) -> Option<Timestamp> {
     let starts = matches!(vm.task_state, Some(TaskState::Spawning | TaskState::PoweringOn));
     let observed = vm.observed.as_ref().filter(|observed| observed.run == vm.power.run)?;
     (starts && matches!(observed.state, ObservedState::Progress { .. })).then_some(observed.at)
-}
-
-/// When the record last said that this step is late: it is said again only after as long again. Within
-/// these two steps reports do not move the record, so a fault since their beginning is that one.
-fn said(vm: &Vm) -> Option<Timestamp> {
-    let stays = matches!(vm.task_state, Some(TaskState::Deleting | TaskState::Moving));
-    let (fault, since) = (vm.fault.as_ref()?, vm.recovery.task_since?);
-    (stays && fault.at > since).then_some(fault.at)
 }

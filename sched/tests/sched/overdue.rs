@@ -4,6 +4,7 @@ use holm_model::command::{Command, DeleteVm, ReleaseCause, SetVmPower, TaskOverd
 use holm_model::vm::{ObservedState, RestartPolicy, StopMode, TaskState, VmStatus, WantPower};
 use holm_model::{Timestamp, VmId};
 use holm_sched::controllers::Overdue;
+use holm_sched::controllers::overdue::is_said;
 use holm_sched::{Controller, Facts};
 
 use crate::cluster::{Cluster, MEDIUM, SMALL_VM};
@@ -92,7 +93,7 @@ fn every_step_of_a_node_has_its_deadline() {
         assert_eq!(decide(&cluster), [], "{step:?}: it is said once");
 
         let record = cluster.record(vm);
-        let stays = matches!(step, TaskState::Moving | TaskState::Deleting);
+        let stays = matches!(step, TaskState::PoweringOff | TaskState::Moving | TaskState::Deleting);
         assert_eq!(record.task_state, stays.then_some(step), "{step:?}: only its node ends these");
         assert_eq!(record.status == VmStatus::Error, !stays, "{step:?}: is {:?}", record.status);
         assert!(record.fault.as_ref().is_some_and(|fault| fault.message.contains("not finished in time")));
@@ -152,6 +153,16 @@ fn a_report_that_comes_late_sets_the_record_right() {
     cluster.carry_out(commands);
     cluster.run(vm);
     assert_eq!((cluster.record(vm).status, cluster.record(vm).fault.clone()), (VmStatus::Active, None));
+
+    let stopping = into(&mut cluster, TaskState::PoweringOff);
+    pass(&mut cluster, 60 * MIN);
+    let commands = self::commands(&cluster);
+    cluster.carry_out(commands);
+    assert!(is_said(&cluster.state, cluster.record(stopping)));
+    cluster.tell(stopping, ObservedState::Stopped);
+    let record = cluster.record(stopping);
+    assert_eq!((record.status, record.task_state), (VmStatus::Shutoff, None));
+    assert!(!is_said(&cluster.state, record));
 
     let moving = into(&mut cluster, TaskState::Moving);
     pass(&mut cluster, 60 * MIN);

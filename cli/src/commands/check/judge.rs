@@ -265,7 +265,8 @@ fn vms(seen: &Seen) -> Vec<Finding> {
         findings.push(Finding::new("vms", Level::Note, message));
     }
     if let Some((of, names)) = named(&|vm| vm.recovery.overdue) {
-        let message = format!("{of} leaving or being deleted for too long: {names}; see their nodes' logs");
+        let message =
+            format!("{of} stopping, leaving or being deleted for too long: {names}; see their nodes' logs");
         findings.push(Finding::new("vms", Level::Wrong, message));
     }
     each_or_ok("vms", findings, "none in ERROR, none overdue".into())

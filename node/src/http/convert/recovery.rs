@@ -74,7 +74,7 @@ pub fn recovery(state: &State, vm: &Vm) -> api::vm::Recovery {
     };
     api::vm::Recovery {
         task_since: of.task_since.filter(|_| vm.task_state.is_some()).map(timestamp),
-        overdue: overdue::is_said(vm),
+        overdue: overdue::is_said(state, vm),
         task_deadline: overdue::deadline(state, vm).map(timestamp),
         failing_over: of.failing_over,
         restarts: of.restarts,

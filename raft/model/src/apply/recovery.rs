@@ -132,7 +132,11 @@ impl Cx<'_> {
             node.and_then(|node| self.state.nodes.get(&node)).map_or("its node", |node| node.name.as_str());
         let message = format!("{name} has not finished in time ({:?}); it goes on trying", c.task_state);
         vm.fault = Some(Fault { message: message.clone(), node, at: self.at });
-        if vm.status != VmStatus::Deleting && vm.recovery.vacate.is_none() {
+        // What may still run is only ended by its node.
+        let stays = vm.status == VmStatus::Deleting
+            || vm.recovery.vacate.is_some()
+            || c.task_state == TaskState::PoweringOff;
+        if !stays {
             vm.status = VmStatus::Error;
             vm.task_state = None;
         }
