@@ -7,11 +7,11 @@ use std::time::Duration;
 use futures::future::join_all;
 use holm_model::command::{Command, UnfenceNode};
 use holm_model::node::Fence;
-use holm_model::{BootId, NodeId, Reply, State, VmId};
+use holm_model::{BootId, ClusterId, NodeId, Reply, State, VmId};
 use holm_vmm::hypervisor::Observation;
 use tokio_util::sync::CancellationToken;
 
-use super::plan::alive;
+use super::plan::{alive, is_foreign};
 use super::report::{PROPOSE_TIMEOUT, propose};
 use crate::app::{Shared, chain};
 
@@ -65,7 +65,8 @@ async fn come_back(app: &Shared, boot_id: BootId) {
             }
         };
         found.extend(here.iter().filter(|(vm, seen)| is_of(&fence, *vm, seen)).map(|(vm, _)| *vm));
-        let pause = match not_ours(&published.state, me, &here) {
+        let cluster = app.raft.identity().cluster;
+        let pause = match not_ours(&published.state, cluster, me, &here) {
             0 => unfence(app, boot_id, &fence, &found).await,
             left => {
                 tracing::info!(left, "still fenced: what this node lost is being stopped");
@@ -82,15 +83,16 @@ async fn look(app: &Shared) -> Result<Vec<(VmId, Observation)>, String> {
     Ok(vms.into_iter().zip(seen).collect())
 }
 
-/// How many VMMs are, or may be, alive here that no claim of this node covers.
-fn not_ours(state: &State, me: NodeId, here: &[(VmId, Observation)]) -> usize {
+/// How many VMMs are, or may be, alive here that no claim of this node covers. What another cluster placed was
+/// never lost by this one.
+fn not_ours(state: &State, cluster: ClusterId, me: NodeId, here: &[(VmId, Observation)]) -> usize {
     let covered = |vm: &VmId, seen: &Observation| match seen {
         Observation::Absent => true,
         Observation::Unknown { .. } => false,
         Observation::Known(instance) => {
             let claim = state.vms.get(vm).and_then(|vm| vm.claim.as_ref());
             let ours = claim.is_some_and(|claim| claim.node == me && claim.epoch == instance.epoch);
-            ours || !alive(&instance.state)
+            ours || !alive(&instance.state) || is_foreign(cluster, instance)
         }
     };
     here.iter().filter(|(vm, seen)| !covered(vm, seen)).count()
@@ -133,6 +135,13 @@ mod tests {
     use super::*;
 
     const ME: NodeId = NodeId(1);
+    const CLUSTER: ClusterId = ClusterId(Uuid::nil());
+
+    fn foreign((vm, seen): (VmId, Observation)) -> (VmId, Observation) {
+        let Observation::Known(instance) = seen else { unreachable!("it is known") };
+        let cluster = Some(ClusterId(Uuid::from_u128(51)));
+        (vm, Observation::Known(Instance { cluster, ..instance }))
+    }
 
     fn here(epoch: Epoch, state: InstanceState) -> (VmId, Observation) {
         let instance = Instance {
@@ -164,14 +173,19 @@ mod tests {
             ("an epoch before runs", here(epoch(9), running()), 1),
             ("an epoch before has ended", here(epoch(9), ended), 0),
             ("it may be alive", unknown, 1),
-            ("what is in no record runs", other, 1),
+            ("what is in no record runs", other.clone(), 1),
+            ("another cluster's runs", foreign(other), 0),
         ];
         for (case, seen, left) in table {
-            assert_eq!(not_ours(&state, ME, &[seen]), left, "{case}");
+            assert_eq!(not_ours(&state, CLUSTER, ME, &[seen]), left, "{case}");
         }
         state.vms.insert(id, record(NodeId(2)));
-        assert_eq!(not_ours(&state, ME, &[here(epoch(10), running())]), 1, "it was placed elsewhere");
-        assert_eq!(not_ours(&state, ME, &[]), 0);
+        assert_eq!(
+            not_ours(&state, CLUSTER, ME, &[here(epoch(10), running())]),
+            1,
+            "it was placed elsewhere"
+        );
+        assert_eq!(not_ours(&state, CLUSTER, ME, &[]), 0);
     }
 
     #[test]

@@ -40,7 +40,9 @@ pub async fn run(app: Shared, boot_id: BootId, stop: CancellationToken) {
             () = stop.cancelled() => return,
             _ = period.tick() => {
                 keeper.say_if_lapsed();
-                if beats.len() < IN_FLIGHT {
+                if !keeper.may_ask() {
+                    period.reset_after(RETRY);
+                } else if beats.len() < IN_FLIGHT {
                     beats.spawn(keeper.beat());
                 }
             }
@@ -102,6 +104,15 @@ impl Keeper {
         if let Some(lease) = self.holder.lease() {
             self.app.lease.put(lease);
         }
+    }
+
+    /// The leader gives a lease only to the host that the record names: before the report of this boot is applied
+    /// it is not asked for one. A lease that goes on is renewed whatever this replica has seen.
+    fn may_ask(&self) -> bool {
+        let published = self.app.raft.state();
+        let node = published.state.nodes.get(&self.app.raft.node_id());
+        let reported = node.and_then(|node| node.report.as_ref());
+        reported.is_some_and(|report| report.boot_id == self.boot_id) || self.holder.holds(clock::boot_ns())
     }
 
     fn beat(&self) -> impl Future<Output = Answered> + Send + use<> {
