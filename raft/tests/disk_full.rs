@@ -1,5 +1,5 @@
 //! A disk that fills up: the node ends with words, and what it freed is enough to come back with everything
-//! it acknowledged. On a small file system of its own.
+//! it acknowledged; where only snapshots have no room it goes on. On small file systems of their own.
 
 mod support;
 
@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use futures::future::join_all;
 use holm_raft::{EXIT_CODE, Timing};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use support::{Cluster, PATIENCE, flavor, keyed, quick};
+use support::{Cluster, PATIENCE, eventually, flavor, keyed, quick};
 use tempfile::TempDir;
 
 const DIR: &str = "HOLM_DISK_FULL_DIR";
@@ -18,26 +18,42 @@ const DIR: &str = "HOLM_DISK_FULL_DIR";
 const BATCH: usize = 16;
 
 /// Taken down when dropped.
-struct SmallDisk(TempDir);
+struct SmallDisk {
+    path: PathBuf,
+    /// Deletes the mount point; none when somebody else does.
+    _temporary: Option<TempDir>,
+}
 
 impl SmallDisk {
     fn new() -> Result<Self, String> {
         let dir = tempfile::tempdir().unwrap();
-        let options = Some("size=112m");
-        mount(Some("holm"), dir.path(), Some("tmpfs"), MsFlags::empty(), options)
+        let mut disk = Self::over(dir.path(), "112m")?;
+        disk._temporary = Some(dir);
+        Ok(disk)
+    }
+
+    /// Over a directory that is there.
+    fn over(path: &Path, size: &str) -> Result<Self, String> {
+        let options = format!("size={size}");
+        mount(Some("holm"), path, Some("tmpfs"), MsFlags::empty(), Some(options.as_str()))
             .map_err(|error| format!("cannot mount a small tmpfs: {error}"))?;
-        Ok(Self(dir))
+        Ok(Self { path: path.to_owned(), _temporary: None })
     }
 
     fn path(&self) -> PathBuf {
-        self.0.path().to_owned()
+        self.path.clone()
     }
 }
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        let _ = umount2(self.0.path(), MntFlags::MNT_DETACH);
+        let _ = umount2(&self.path, MntFlags::MNT_DETACH);
     }
+}
+
+/// Past libtest's capture, which hides what passing tests print.
+fn skip(test: &str, why: &str) {
+    drop(std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("SKIPPED: {test}: {why}\n")));
 }
 
 /// Without purging, so that the log fills the disk.
@@ -69,14 +85,7 @@ fn a_full_disk_ends_the_node_and_what_it_acknowledged_comes_back() {
     let disk = match SmallDisk::new() {
         Ok(disk) => disk,
         Err(why) => {
-            // Past libtest's capture, which hides what passing tests print.
-            drop(std::io::Write::write_fmt(
-                &mut std::io::stderr(),
-                format_args!(
-                    "SKIPPED: a_full_disk_ends_the_node_and_what_it_acknowledged_comes_back: {why}\n"
-                ),
-            ));
-            return;
+            return skip("a_full_disk_ends_the_node_and_what_it_acknowledged_comes_back", &why);
         }
     };
     let mut child = Command::new(std::env::current_exe().unwrap())
@@ -104,4 +113,40 @@ fn a_full_disk_ends_the_node_and_what_it_acknowledged_comes_back() {
         node.propose(keyed(node, flavor("there-is-room-again", 0)), PATIENCE).await.unwrap();
         cluster.stop_all().await;
     });
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_room_for_a_snapshot_the_log_goes_on_and_the_next_one_is_written_when_there_is_room() {
+    let mut cluster = Cluster::one(Timing { snapshot_every: 50, keep: 10, ..quick() }).await;
+    let disk = match SmallDisk::over(&cluster.places[0].data_dir().join("snapshot"), "64k") {
+        Ok(disk) => disk,
+        Err(why) => {
+            return skip(
+                "without_room_for_a_snapshot_the_log_goes_on_and_the_next_one_is_written_when_there_is_room",
+                &why,
+            );
+        }
+    };
+    let node = cluster.node(0);
+    for n in 0..120 {
+        node.propose(keyed(node, flavor(&format!("f{n}"), 16_000)), PATIENCE).await.unwrap();
+    }
+    eventually("the problem is told", || {
+        node.status().borrow().snapshot_problem.as_ref().is_some_and(|why| why.contains("No space left"))
+    })
+    .await;
+    let purged = node.status().borrow().purged_index;
+    node.propose(keyed(node, flavor("still", 0)), PATIENCE).await.unwrap();
+    assert_eq!(node.status().borrow().purged_index, purged, "nothing goes that no snapshot holds");
+
+    drop(disk);
+    eventually("a snapshot is written and the log purged", || {
+        let status = node.status().borrow().clone();
+        status.snapshot_problem.is_none() && status.snapshot_index > 100 && status.purged_index > purged
+    })
+    .await;
+    cluster.stop(0).await;
+    cluster.start(0).await;
+    eventually("all is there", || cluster.node(0).state().state.flavors.len() == 121).await;
+    cluster.stop_all().await;
 }

@@ -113,4 +113,20 @@ mod tests {
         }
         assert!(!prober.is_hung());
     }
+
+    #[test]
+    fn a_file_system_that_takes_no_writes_says_so() {
+        use nix::mount::{MntFlags, MsFlags, mount, umount2};
+        let name = "a_file_system_that_takes_no_writes_says_so";
+        let dir = tempfile::tempdir().unwrap();
+        let mounted = mount(Some("holm"), dir.path(), Some("tmpfs"), MsFlags::MS_RDONLY, None::<&str>);
+        if let Err(error) = mounted {
+            let skipped = format_args!("SKIPPED: {name}: cannot mount a tmpfs: {error}\n");
+            drop(std::io::Write::write_fmt(&mut std::io::stderr(), skipped));
+            return;
+        }
+        let found = space(dir.path());
+        umount2(dir.path(), MntFlags::MNT_DETACH).unwrap();
+        assert!(found.unwrap().is_read_only);
+    }
 }

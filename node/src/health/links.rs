@@ -104,4 +104,57 @@ mod tests {
     fn this_host_has_a_loopback() {
         assert!(carriers().unwrap().iter().any(|carrier| carrier.address == ip("127.0.0.1")));
     }
+
+    /// `ip` with these words, in the network namespace of this thread.
+    fn run_ip(words: &str) -> bool {
+        let output = std::process::Command::new("ip").args(words.split(' ')).output();
+        output.is_ok_and(|output| output.status.success())
+    }
+
+    /// In a network of its own: a cable with two ends, one of which is pulled.
+    #[test]
+    fn a_cable_that_is_pulled_and_an_interface_that_is_switched_off_are_seen() {
+        let name = "a_cable_that_is_pulled_and_an_interface_that_is_switched_off_are_seen";
+        let alone = std::thread::spawn(|| {
+            nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).is_ok()
+                && run_ip("link add near type veth peer name far")
+                && run_ip("addr add 10.9.9.1/24 dev near")
+                && run_ip("link set near up")
+                && run_ip("link set far up")
+        });
+        if !alone.join().unwrap() {
+            let skipped =
+                format_args!("SKIPPED: {name}: no network namespace with a veth pair can be made\n");
+            drop(std::io::Write::write_fmt(&mut std::io::stderr(), skipped));
+            return;
+        }
+        std::thread::spawn(|| {
+            nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
+            let mut watch = LinkWatch::default();
+            let mut after = |words: &[&str], expected: &[LinkState]| {
+                words.iter().for_each(|words| assert!(run_ip(words), "ip {words}"));
+                // Carrier changes are told a moment later.
+                let begun = std::time::Instant::now();
+                loop {
+                    let links = watch.look(&[ip("10.9.9.1")].into(), &carriers().unwrap());
+                    let states: Vec<_> = links.into_iter().map(|link| link.state).collect();
+                    if states == expected {
+                        return;
+                    }
+                    assert!(begun.elapsed().as_secs() < 10, "{states:?} after {words:?}");
+                    std::thread::yield_now();
+                }
+            };
+            let near = || "near".to_owned();
+            after(&[], &[]);
+            let plug = ["link add near type veth peer name far", "addr add 10.9.9.1/24 dev near"];
+            after(&plug, &[LinkState::Down { interface: near() }]);
+            after(&["link set near up"], &[LinkState::NoCarrier { interface: near() }]);
+            after(&["link set far up"], &[LinkState::Running]);
+            after(&["link set far down"], &[LinkState::NoCarrier { interface: near() }]);
+            after(&["link del near"], &[LinkState::Missing]);
+        })
+        .join()
+        .unwrap();
+    }
 }

@@ -1,0 +1,69 @@
+//! A host that is not well, under a real daemon: its VMs' disk hangs, or takes no writes. The node says so, takes no new
+//! VM meanwhile, and takes one again when the disk is back.
+
+mod daemon;
+mod disk;
+
+use daemon::Daemon;
+use disk::Disk;
+use holm_vmm::test_guest;
+use hyper::Method;
+use serde_json::json;
+
+async fn condition(daemon: &Daemon, name: &str) -> Option<String> {
+    let node = daemon.try_get("/v1/nodes/n1").await?.json;
+    node["conditions"][name]["message"].as_str().map(str::to_owned)
+}
+
+/// Waits until the node has the condition, and a VM that would not wait is refused for it.
+async fn assert_refuses(daemon: &Daemon, condition_name: &str) {
+    let shown = async |daemon: &Daemon| condition(daemon, condition_name).await;
+    let words = daemon.until(&format!("{condition_name} is shown"), shown).await;
+    assert!(words.contains("/vms"), "it names the disk: {words}");
+    let name = format!("not-with-{}", condition_name.to_lowercase());
+    daemon.post("/v1/vms", vm(&name)).await.expect(202);
+    let refused = daemon.until_status(&name, "ERROR").await["refusals"].to_string();
+    assert!(refused.contains("ComputeStatus") && refused.contains(condition_name), "{refused}");
+}
+
+async fn assert_takes_vms(daemon: &Daemon, name: &str) {
+    let clear = async |daemon: &Daemon| {
+        let node = daemon.try_get("/v1/nodes/n1").await?.json;
+        let conditions = node["conditions"].as_object()?;
+        (!conditions.keys().any(|name| name.starts_with("DiskHung") || name.starts_with("DiskRead")))
+            .then_some(())
+    };
+    daemon.until("the condition is gone", clear).await;
+    daemon.post("/v1/vms", vm(name)).await.expect(202);
+    daemon.until_status(name, "ACTIVE").await;
+}
+
+fn vm(name: &str) -> serde_json::Value {
+    json!({"name": name, "flavor": "tiny", "image": "guest", "on_no_host": "fail"})
+}
+
+#[tokio::test]
+async fn a_disk_of_vms_that_hangs_or_is_read_only_is_told_and_takes_no_vm() {
+    if disk::skipped("a_disk_of_vms_that_hangs_or_is_read_only_is_told_and_takes_no_vm") {
+        return;
+    }
+    disk::enter_namespace();
+    let mut vms = None;
+    let daemon = Daemon::first_on(|dir| vms = Some(Disk::new(&dir.join("vms"), 256))).await;
+    let mut vms = vms.expect("it was mounted");
+    let tiny = json!({"name": "tiny", "vcpus": 1, "memory_mib": 16, "disk_gib": 0});
+    daemon.post("/v1/flavors", tiny).await.expect(201);
+    let kernel = test_guest::elf(test_guest::Variant::Banner);
+    daemon.send(Method::POST, "/v1/images?name=guest&kind=kernel", &[], kernel.into()).await.expect(201);
+    assert_takes_vms(&daemon, "first").await;
+
+    vms.freeze();
+    assert_refuses(&daemon, "DiskHung").await;
+    vms.thaw();
+    assert_takes_vms(&daemon, "after-the-thaw").await;
+
+    vms.remount("ro");
+    assert_refuses(&daemon, "DiskReadOnly").await;
+    vms.remount("rw");
+    assert_takes_vms(&daemon, "after-the-mount").await;
+}
