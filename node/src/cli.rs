@@ -143,9 +143,12 @@ pub struct Watchdog {
     /// The watchdog.
     #[arg(long, default_value = "/dev/watchdog", value_name = "FILE")]
     pub device: PathBuf,
-    /// Where the daemon's sockets live, as `run_dir` of holmd.toml says.
-    #[arg(long, env = "HOLMD_RUN_DIR", default_value = "/run/holm", value_name = "DIR")]
-    pub run_dir: PathBuf,
+    /// Data directory of the node.
+    #[arg(long, env = "HOLMD_DATA_DIR", default_value = "/var/lib/holm", value_name = "DIR")]
+    pub data_dir: PathBuf,
+    /// Overrides `run_dir` of holmd.toml.
+    #[arg(long, env = "HOLMD_RUN_DIR", value_name = "DIR")]
+    pub run_dir: Option<PathBuf>,
     /// The host is reset this long after the last look that found all well. Less than the cluster's lease
     /// margin, or a VM may start elsewhere before this host is gone.
     #[arg(long, default_value_t = 4, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(2..=600))]

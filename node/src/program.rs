@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use crate::cli::{Cli, Command, TestGuest, Variant, Watchdog};
+use crate::config::Config;
 use crate::{guests, lifecycle, wiring};
 use anyhow::{Context, Result};
 use clap::Parser;
@@ -32,7 +33,12 @@ pub fn main() -> ExitCode {
 
 /// Single-threaded too, so that nothing of it waits for anything but the next look.
 fn watchdog(args: Watchdog) -> Result<()> {
-    let settings = watchdog::Settings { device: args.device, run_dir: args.run_dir, timeout_s: args.timeout };
+    // Where the shims of this very node leave word: another directory would always look well.
+    let run_dir = match args.run_dir {
+        Some(run_dir) => run_dir,
+        None => Config::read(&args.data_dir)?.run_dir,
+    };
+    let settings = watchdog::Settings { device: args.device, run_dir, timeout_s: args.timeout };
     Ok(watchdog::run(&settings, |line| eprintln!("holmd: {line}"))?)
 }
 

@@ -110,10 +110,14 @@ fn it_leaves_the_device_on_where_a_vm_depends_on_a_lease() {
 }
 
 #[test]
-fn a_device_that_is_not_there_is_told() {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_holmd"));
-    let output =
-        command.args(["watchdog", "--device", "/nonexistent/watchdog"]).output().expect("holmd runs");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && said.contains("/nonexistent/watchdog"), "{said}");
+fn a_device_or_a_node_that_is_not_there_is_told() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    for (option, missing) in [("--run-dir", "/nonexistent/watchdog"), ("--data-dir", "holmd.toml")] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_holmd"));
+        command.args(["watchdog", "--device", "/nonexistent/watchdog"]).arg(option).arg(dir.path());
+        command.env_remove("HOLMD_RUN_DIR").env_remove("HOLMD_DATA_DIR");
+        let output = command.output().expect("holmd runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains(missing), "{said}");
+    }
 }
