@@ -196,7 +196,7 @@ fn a_vm_that_is_to_leave_is_stopped_marked_and_given_back() {
     let stop = StopMode::Graceful { timeout_s: 30 };
     let mut vm = active();
     vm.task_state = Some(TaskState::Moving);
-    vm.recovery.vacate = Some(Vacate { since: Timestamp(0), reason: "drain".into(), stop });
+    vm.recovery.vacate = Some(Vacate { since: Timestamp(0), reason: "drain".into(), stop, to: None });
     let mut off_vm = vm.clone();
     off_vm.power.want = WantPower::Off;
     let table = [
