@@ -37,6 +37,8 @@ use crate::durable;
 use crate::vm_dir::{SharedLock, VmDir};
 use crate::{host, last_run};
 
+pub use setup::missing_protection;
+
 pub(crate) use bounded_log::{BoundedLog, previous as previous_log};
 
 /// Names of the sockets in a VM's run directory.

@@ -1,5 +1,6 @@
 //! Says once, after a start, what was found running: an operator who restarts a daemon wants to read that
-//! every guest went on. Nothing is changed here; the workers do their own looking.
+//! every guest went on, and what protection their shims lack. Nothing is changed here; the workers do their
+//! own looking.
 
 use std::time::Instant;
 
@@ -10,6 +11,9 @@ use crate::app::{Shared, chain};
 
 /// Looks at every VM that has a directory here.
 pub async fn tell(app: Shared) {
+    for what in holm_vmm::shim::missing_protection() {
+        tracing::warn!(what, "shims of this node are less protected than they should be");
+    }
     let began = Instant::now();
     let vms = match app.hypervisor.vms().await {
         Ok(vms) => vms,

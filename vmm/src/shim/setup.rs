@@ -105,9 +105,55 @@ pub fn lock_memory() {
     }
 }
 
+/// Capabilities by their bit, see `linux/capability.h`.
+const CAP_IPC_LOCK: u64 = 1 << 14;
+const CAP_SYS_RESOURCE: u64 = 1 << 24;
+
+/// What shims that this process starts would have to do without, in words for the operator: each note in
+/// their `shim.log`, known beforehand.
+pub fn missing_protection() -> Vec<&'static str> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let capabilities = effective_capabilities(&status);
+    let mut memory = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel fills the structure it is given.
+    let unlimited = unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &mut memory) } == 0
+        && memory.rlim_cur == libc::RLIM_INFINITY;
+    missing(capabilities, unlimited)
+}
+
+fn missing(capabilities: u64, memory_unlimited: bool) -> Vec<&'static str> {
+    let mut missing = Vec::new();
+    if !memory_unlimited && capabilities & CAP_IPC_LOCK == 0 {
+        missing.push(
+            "their memory is not locked, so a disk that hangs can delay the end of a VM whose lease is over: allow the daemon CAP_IPC_LOCK, or set LimitMEMLOCK=infinity",
+        );
+    }
+    if capabilities & CAP_SYS_RESOURCE == 0 {
+        missing.push(
+            "the kernel may choose them when memory runs out, which ends their VMs: allow the daemon CAP_SYS_RESOURCE",
+        );
+    }
+    missing
+}
+
+fn effective_capabilities(status: &str) -> u64 {
+    let bits = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    bits.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_shims_have_to_do_without_is_told_with_the_remedy() {
+        let of = |status: &str, unlimited| missing(effective_capabilities(status), unlimited);
+        assert_eq!(of("Name:\tholmd\nCapEff:\t000001ffffffffff\n", false), [""; 0]);
+        let no_resource = of("CapEff:\t000001fffeffffff\n", false);
+        assert!(matches!(no_resource[..], [one] if one.contains("CAP_SYS_RESOURCE")), "{no_resource:?}");
+        assert_eq!(of("CapEff:\t0000000000000000\n", false).len(), 2);
+        assert_eq!(of("CapEff:\t0000000000000000\n", true).len(), 1);
+    }
 
     #[test]
     fn arguments_come_back_as_they_were_given() {
