@@ -14,6 +14,7 @@ use holm_vmm::hypervisor::Hypervisor;
 use holm_vmm::image_store::ImageStore;
 use holm_vmm::simulated::Simulated;
 use tokio::net::{TcpListener, UnixListener};
+use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -43,8 +44,12 @@ pub fn run(mut args: Run) -> Result<()> {
     let config = configuration(args)?;
     init_log(&config);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let result = runtime.block_on(serve(config, &data_dir, moved));
+    // Work on VMs writes to their disks in place. Should these hang, its threads do, and only those: leases,
+    // leadership and answers go on.
+    let vms = tokio::runtime::Builder::new_multi_thread().thread_name("vms").enable_all().build()?;
+    let result = runtime.block_on(serve(config, &data_dir, moved, vms.handle()));
     runtime.shutdown_timeout(std::time::Duration::from_secs(2));
+    vms.shutdown_timeout(std::time::Duration::from_secs(1));
     result
 }
 
@@ -77,7 +82,7 @@ fn init_log(config: &Config) {
     }
 }
 
-async fn serve(config: Config, data_dir: &Path, moved: bool) -> Result<()> {
+async fn serve(config: Config, data_dir: &Path, moved: bool, vms: &Handle) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     std::fs::create_dir_all(&config.run_dir)
@@ -109,7 +114,7 @@ async fn serve(config: Config, data_dir: &Path, moved: bool) -> Result<()> {
     let tasks = TaskTracker::new();
     let socket = config.run_dir.join("api.sock");
     start_http(&app, api, &socket, &stop, &tasks)?;
-    start_agent(&app, &config, data_dir, &stop, &tasks)?;
+    start_agent(&app, &config, data_dir, &stop, &tasks, vms)?;
     essential(&tasks, &stop, "leader", leader::run(app.raft.clone(), stop.clone()));
     essential(&tasks, &stop, "event log", event_log::run(app.raft.clone(), stop.clone()));
     tasks.spawn(say_if_removed(app.clone(), data_dir.to_owned()));
@@ -249,6 +254,7 @@ fn start_agent(
     data_dir: &Path,
     stop: &CancellationToken,
     tasks: &TaskTracker,
+    vms_runtime: &Handle,
 ) -> Result<()> {
     let boot_id = holm_vmm::host::boot_id().context("cannot read the host's boot id")?;
     let here = Here {
@@ -268,6 +274,7 @@ fn start_agent(
     essential(tasks, stop, "lease", lease::keeper::run(app.clone(), boot_id, stop.clone()));
     essential(tasks, stop, "fence", fence::run(app.clone(), boot_id, stop.clone()));
     essential(tasks, stop, "images", images::run(images.clone(), stop.clone()));
+    let _on = vms_runtime.enter();
     essential(tasks, stop, "VMs", vms::run(app.clone(), images, boot_id, stop.clone()));
     Ok(())
 }

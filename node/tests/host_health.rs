@@ -1,5 +1,5 @@
 //! A host that is not well, under a real daemon: its VMs' disk hangs, or takes no writes. The node says so, takes no new
-//! VM meanwhile, and takes one again when the disk is back.
+//! VM meanwhile, and takes one again when the disk is back. Work on VMs that hangs there holds up nothing else.
 
 mod daemon;
 mod disk;
@@ -38,6 +38,13 @@ async fn assert_takes_vms(daemon: &Daemon, name: &str) {
     daemon.until_status(name, "ACTIVE").await;
 }
 
+async fn make_things_to_boot(daemon: &Daemon) {
+    let tiny = json!({"name": "tiny", "vcpus": 1, "memory_mib": 16, "disk_gib": 0});
+    daemon.post("/v1/flavors", tiny).await.expect(201);
+    let kernel = test_guest::elf(test_guest::Variant::Banner);
+    daemon.send(Method::POST, "/v1/images?name=guest&kind=kernel", &[], kernel.into()).await.expect(201);
+}
+
 fn vm(name: &str) -> serde_json::Value {
     json!({"name": name, "flavor": "tiny", "image": "guest", "on_no_host": "fail"})
 }
@@ -51,10 +58,7 @@ async fn a_disk_of_vms_that_hangs_or_is_read_only_is_told_and_takes_no_vm() {
     let mut vms = None;
     let daemon = Daemon::first_on(|dir| vms = Some(Disk::new(&dir.join("vms"), 256))).await;
     let mut vms = vms.expect("it was mounted");
-    let tiny = json!({"name": "tiny", "vcpus": 1, "memory_mib": 16, "disk_gib": 0});
-    daemon.post("/v1/flavors", tiny).await.expect(201);
-    let kernel = test_guest::elf(test_guest::Variant::Banner);
-    daemon.send(Method::POST, "/v1/images?name=guest&kind=kernel", &[], kernel.into()).await.expect(201);
+    make_things_to_boot(&daemon).await;
     assert_takes_vms(&daemon, "first").await;
 
     vms.freeze();
@@ -66,4 +70,43 @@ async fn a_disk_of_vms_that_hangs_or_is_read_only_is_told_and_takes_no_vm() {
     assert_refuses(&daemon, "DiskReadOnly").await;
     vms.remount("rw");
     assert_takes_vms(&daemon, "after-the-mount").await;
+}
+
+/// As many as one-vCPU VMs fit: four times the threads a runtime has.
+fn many() -> usize {
+    4 * std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+#[tokio::test]
+async fn vms_that_cannot_be_removed_from_a_disk_that_hangs_hold_up_nothing_else() {
+    if disk::skipped("vms_that_cannot_be_removed_from_a_disk_that_hangs_hold_up_nothing_else") {
+        return;
+    }
+    disk::enter_namespace();
+    let mut vms = None;
+    let daemon = Daemon::first_on(|dir| vms = Some(Disk::new(&dir.join("vms"), 256))).await;
+    let mut vms = vms.expect("it was mounted");
+    make_things_to_boot(&daemon).await;
+    for n in 0..many() {
+        assert_takes_vms(&daemon, &format!("vm{n}")).await;
+    }
+
+    vms.freeze();
+    for n in 0..many() {
+        daemon.send(Method::DELETE, &format!("/v1/vms/vm{n}"), &[], bytes::Bytes::new()).await.expect(202);
+    }
+    let shown = async |daemon: &Daemon| condition(daemon, "DiskHung").await;
+    daemon.until("the condition is shown", shown).await;
+    for n in 0..20 {
+        daemon.get("/health").await.expect(200);
+        let flavor = json!({"name": format!("f{n}"), "vcpus": 1, "memory_mib": 16, "disk_gib": 0});
+        daemon.post("/v1/flavors", flavor).await.expect(201);
+    }
+    assert_eq!(daemon.get("/v1/vms").await.json["items"].as_array().map(Vec::len), Some(many()));
+
+    vms.thaw();
+    let gone = async |daemon: &Daemon| {
+        daemon.get("/v1/vms").await.json["items"].as_array()?.is_empty().then_some(())
+    };
+    daemon.until("all are removed", gone).await;
 }
