@@ -11,6 +11,9 @@ use crate::output::text::count;
 /// Clocks further apart than this make ages and time-outs wrong. `Date` tells whole seconds.
 const CLOCK_LIMIT_MS: i64 = 2_000;
 
+/// Conditions under which a node does all it should.
+const WORTH_KNOWING: &[&str] = &["BinaryReplaced", "ClockJump"];
+
 pub fn all(seen: &Seen) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.extend(endpoints(seen));
@@ -247,8 +250,11 @@ fn hypervisors(seen: &Seen) -> Vec<Finding> {
 
 fn conditions(seen: &Seen) -> Vec<Finding> {
     let wrong = seen.nodes.iter().flat_map(|node| {
-        node.conditions.iter().map(|(name, condition)| {
-            Finding::new("conditions", Level::Wrong, format!("{}: {name}: {}", node.name, condition.message))
+        // A hypervisor that cannot work is told above.
+        let conditions = node.conditions.iter().filter(|(name, _)| *name != "KvmMissing");
+        conditions.map(|(name, condition)| {
+            let level = if WORTH_KNOWING.contains(&name.as_str()) { Level::Note } else { Level::Wrong };
+            Finding::new("conditions", level, format!("{}: {name}: {}", node.name, condition.message))
         })
     });
     each_or_ok("conditions", wrong.collect(), "none".into())

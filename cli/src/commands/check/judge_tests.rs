@@ -184,6 +184,15 @@ fn simulated_hypervisors_conditions_and_cordons_are_told_apart_from_trouble() {
         [(Level::Note, "simulated on n3, no guest runs there: /dev/kvm is missing".into())]
     );
     assert_eq!(of(&seen, "conditions"), [(Level::Wrong, "n3: DiskLow: 2 GiB left for the log".into())]);
+    let mut harmless = seen.nodes[2].conditions["DiskLow"].clone();
+    harmless.message = "restart the daemon to use it".into();
+    let harmless = [("BinaryReplaced", harmless.clone()), ("KvmMissing", harmless)];
+    seen.nodes[2].conditions = harmless.map(|(name, condition)| (name.into(), condition)).into();
+    assert_eq!(
+        of(&seen, "conditions"),
+        [(Level::Note, "n3: BinaryReplaced: restart the daemon to use it".into())],
+        "and a hypervisor that cannot work is told as one"
+    );
     assert_eq!(
         of(&seen, "nodes"),
         [(Level::Wrong, "n3: answers, but the leader does not hear from it".into())]
