@@ -8,13 +8,15 @@ use holm_api::vm::Availability;
 use holm_api::{ClusterPolicy, CreateVm, Node, PatchClusterPolicy, Vm, VmStatus};
 use holm_jepsen::harness::client::Call;
 use holm_jepsen::harness::vms::tiny_vm;
-use holm_jepsen::harness::{Cluster, Daemon, Process, Setup, real, wait_for};
+use holm_jepsen::harness::{Cluster, Daemon, Process, Setup, process, real, wait_for};
 use serde_json::json;
 
 const LIMIT: Duration = Duration::from_secs(60);
 /// The shortest that may be.
 const TTL: Duration = Duration::from_millis(8_400);
 const MARGIN: Duration = Duration::from_millis(2_000);
+/// Leases given before it was set last this long.
+const LONGEST: Duration = Duration::from_secs(15);
 /// A shim notices within milliseconds; a loaded machine is given more.
 const KILL: Duration = Duration::from_secs(1);
 
@@ -120,6 +122,84 @@ async fn a_running_vm_is_bound_to_its_lease_freed_again_and_moved_by_a_drain() -
     let dir = cluster.daemons[at].data_dir().join("vms").join(vm.id.to_string());
     wait_for("the VM's directory to go", LIMIT, || async { Ok((!dir.exists()).then_some(())) }).await?;
     end(cluster).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_daemon_that_slept_through_its_lease_starts_nothing_it_lost() -> Result<()> {
+    if real::skipped("a_daemon_that_slept_through_its_lease_starts_nothing_it_lost") {
+        return Ok(());
+    }
+    let cluster = cluster().await?;
+    let leader = cluster.leader().await?;
+    let lost = (leader + 1) % cluster.daemons.len();
+    let [pinned, failover] = place(&cluster, lost).await?;
+    let asleep = Stopped::new(cluster.daemons[lost].pid().expect("it runs"))?;
+    wait_for("the VM to run elsewhere", LIMIT, || async {
+        let vm: Vm = cluster.daemons[leader].client().get("/v1/vms/moves").await?;
+        assert!(vm.status != VmStatus::Build || !failover.is_alive(), "placed anew while its VMM lived");
+        let elsewhere = vm.node.as_ref().is_some_and(|node| *node != cluster.daemons[lost].name);
+        Ok((elsewhere && vm.status == VmStatus::Active).then_some(()))
+    })
+    .await?;
+    drop(asleep);
+    wait_for("the node to be let back", LIMIT, || async {
+        assert!(cluster.vmms_of(lost).len() <= 1, "it started what it had lost");
+        let path = format!("/v1/nodes/{}", cluster.daemons[lost].name);
+        let node: Node = cluster.daemons[leader].client().get(&path).await?;
+        Ok((node.fence.is_none() && node.up).then_some(()))
+    })
+    .await?;
+    assert_eq!(cluster.vmms_of(lost).into_iter().map(|(_, vmm)| vmm).collect::<Vec<_>>(), [pinned]);
+    end(cluster).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_daemon_ends_what_a_shim_that_hangs_does_not_and_starts_it_again() -> Result<()> {
+    if real::skipped("the_daemon_ends_what_a_shim_that_hangs_does_not_and_starts_it_again") {
+        return Ok(());
+    }
+    let cluster = cluster().await?;
+    let at = cluster.leader().await?;
+    let [pinned, failover] = place(&cluster, at).await?;
+    let shim = process::parent(failover.pid).expect("a VMM has a shim");
+    let hangs = Stopped::new(shim.pid)?;
+    let others = (0..cluster.daemons.len()).filter(|other| *other != at);
+    let asleep: Vec<_> = others
+        .map(|other| Stopped::new(cluster.daemons[other].pid().expect("it runs")))
+        .collect::<Result<_>>()?;
+    // Nobody grants a lease now; the daemon looks every few seconds, and gives a shim some time.
+    wait_for("the daemon to end the VM", LONGEST + Duration::from_secs(15), || async {
+        Ok((!failover.is_alive()).then_some(()))
+    })
+    .await?;
+    assert!(pinned.is_alive());
+    drop((hangs, asleep));
+    let vm = wait_for("the VM to run again", LIMIT, || async {
+        let vm: Vm = cluster.daemons[at].client().get("/v1/vms/moves").await?;
+        let runs = vm.status == VmStatus::Active && cluster.vmms_of(at).iter().any(|(id, _)| *id == vm.id);
+        Ok(runs.then_some(vm))
+    })
+    .await?;
+    assert_eq!(vm.run, 1, "its lease ended, which is nobody's failure: {vm:#?}");
+    assert!(pinned.is_alive());
+    end(cluster).await
+}
+
+/// A process under SIGSTOP; goes on when this is dropped.
+struct Stopped(nix::unistd::Pid);
+
+impl Stopped {
+    fn new(pid: i32) -> Result<Self> {
+        let pid = nix::unistd::Pid::from_raw(pid);
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGSTOP)?;
+        Ok(Self(pid))
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let _ = nix::sys::signal::kill(self.0, nix::sys::signal::Signal::SIGCONT);
+    }
 }
 
 /// Deletes what there is and finds nothing left.
