@@ -5,6 +5,7 @@ pub mod adopt;
 pub mod execute;
 pub mod fence;
 pub mod host_facts;
+pub mod host_parts;
 pub mod images;
 pub mod node_report;
 pub mod orphans;

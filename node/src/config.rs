@@ -1,6 +1,7 @@
 //! The daemon's settings: `holmd.toml` in the data directory, overridden by environment, overridden by
 //! flags. Unknown keys are refused; every value is checked before anything starts.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Write;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -31,6 +32,11 @@ pub struct Config {
     pub hypervisor: HypervisorConfig,
     #[serde(default)]
     pub inventory: InventoryConfig,
+    #[serde(default, skip_serializing_if = "CpuConfig::is_empty")]
+    pub cpu: CpuConfig,
+    /// PCI devices that VMs may have, the first match naming them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pci: Vec<PciConfig>,
     #[serde(default)]
     pub log: LogConfig,
 }
@@ -102,6 +108,85 @@ impl InventoryConfig {
             ("inventory.ram_allocation_ratio", self.ram_allocation_ratio),
             ("inventory.disk_allocation_ratio", self.disk_allocation_ratio),
         ]
+    }
+}
+
+/// Linux numbers no more CPUs than this.
+const CPUS_MAX: u32 = 8192;
+
+/// CPUs of the host.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CpuConfig {
+    /// Set apart for VMs with `hw:cpu_policy=dedicated`, such as `4-15,20`; the others share the rest.
+    pub dedicated: String,
+}
+
+impl CpuConfig {
+    fn is_empty(&self) -> bool {
+        self.dedicated.is_empty()
+    }
+
+    /// Their numbers; none where they cannot be read.
+    pub fn dedicated_cpus(&self) -> Option<BTreeSet<u32>> {
+        if self.dedicated.is_empty() {
+            return Some(BTreeSet::new());
+        }
+        let small = |number: &str| number.parse::<u32>().is_ok_and(|number| number < CPUS_MAX);
+        let readable = self.dedicated.split([',', '-']).all(small);
+        readable.then(|| holm_vmm::host::cpu_list(&self.dedicated)).flatten()
+    }
+}
+
+/// PCI devices under one name. All that is given must match.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PciConfig {
+    /// What VMs ask for: `pci_passthrough:alias=gpu:1`.
+    pub alias: String,
+    /// Four hexadecimal digits, as `lspci -n` shows them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vendor: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub product: Option<String>,
+    /// As `lspci -D` writes it, or its beginning and a `*`: `0000:65:*`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+}
+
+impl PciConfig {
+    /// Whether it means this device.
+    pub fn matches(&self, address: &str, vendor: &str, product: &str) -> bool {
+        let is = |wanted: &Option<String>, found: &str| {
+            wanted.as_ref().is_none_or(|wanted| wanted.eq_ignore_ascii_case(found))
+        };
+        let address = self.address.as_ref().is_none_or(|wanted| match wanted.strip_suffix('*') {
+            Some(beginning) => address.starts_with(beginning),
+            None => wanted == address,
+        });
+        address && is(&self.vendor, vendor) && is(&self.product, product)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let hex = |text: &Option<String>| {
+            text.as_ref().is_none_or(|text| text.len() == 4 && text.bytes().all(|b| b.is_ascii_hexdigit()))
+        };
+        if self.alias.is_empty() || self.alias.contains([',', ':', ' ']) {
+            return Err(format!("alias {:?}: use letters, digits, `-` and `_`", self.alias));
+        }
+        if !hex(&self.vendor) || !hex(&self.product) {
+            return Err(format!(
+                "{}: vendor and product are four hexadecimal digits, such as 10de",
+                self.alias
+            ));
+        }
+        if self.vendor.is_none() && self.product.is_none() && self.address.is_none() {
+            return Err(format!(
+                "{}: give a vendor, a product or an address, or it would mean every device",
+                self.alias
+            ));
+        }
+        Ok(())
     }
 }
 
@@ -224,6 +309,13 @@ impl Config {
                 return Err(Error::Invalid { field, message });
             }
         }
+        if self.cpu.dedicated_cpus().is_none() {
+            let message = format!("is {:?}, write it as 4-15,20", self.cpu.dedicated);
+            return Err(Error::Invalid { field: "cpu.dedicated", message });
+        }
+        for pci in &self.pci {
+            pci.check().map_err(|message| Error::Invalid { field: "pci", message })?;
+        }
         if self.peer.listen == self.api.listen {
             let message =
                 format!("is {}, the address of the peer service too: give each its own", self.api.listen);
@@ -267,6 +359,8 @@ mod tests {
             insecure: false,
             hypervisor: HypervisorConfig::default(),
             inventory: InventoryConfig::default(),
+            cpu: CpuConfig::default(),
+            pci: Vec::new(),
             log: LogConfig::default(),
         }
     }
@@ -293,6 +387,25 @@ mod tests {
             bad.inventory.ram_allocation_ratio = ratio;
             let field = "inventory.ram_allocation_ratio";
             assert!(matches!(bad.check(), Err(Error::Invalid { field: named, .. }) if named == field));
+        }
+    }
+
+    #[test]
+    fn parts_are_named_and_mean_something() {
+        let pci =
+            PciConfig { alias: "gpu".into(), vendor: Some("10de".into()), product: None, address: None };
+        let with = |pci: PciConfig, dedicated: &str| {
+            let cpu = CpuConfig { dedicated: dedicated.into() };
+            Config { pci: vec![pci], cpu, ..config("127.0.0.1") }.check()
+        };
+        assert!(with(pci.clone(), "0-3,7").is_ok());
+        for (bad, dedicated, named) in [
+            (PciConfig { alias: "g:1".into(), ..pci.clone() }, "", "pci"),
+            (PciConfig { vendor: Some("0x10de".into()), ..pci.clone() }, "", "pci"),
+            (PciConfig { vendor: None, ..pci.clone() }, "", "pci"),
+            (pci, "four", "cpu.dedicated"),
+        ] {
+            assert!(matches!(with(bad, dedicated), Err(Error::Invalid { field, .. }) if field == named));
         }
     }
 

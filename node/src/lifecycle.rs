@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use holm_raft::Identity;
 
 use crate::cli::{Init, Join, Node};
-use crate::config::{Config, HypervisorConfig, InventoryConfig, Listen, LogConfig};
+use crate::config::{Config, HypervisorConfig, CpuConfig, InventoryConfig, Listen, LogConfig};
 
 /// `holmd init`
 ///
@@ -87,6 +87,8 @@ fn prepare(node: &mut Node) -> Result<Config> {
         insecure: node.insecure,
         hypervisor: HypervisorConfig::default(),
         inventory: InventoryConfig::default(),
+        cpu: CpuConfig::default(),
+        pci: Vec::new(),
         log: LogConfig::default(),
     };
     config.check()?;

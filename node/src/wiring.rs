@@ -22,6 +22,7 @@ use tokio_util::task::TaskTracker;
 use crate::agent::adopt;
 use crate::agent::fence;
 use crate::agent::host_facts::Cpu;
+use crate::agent::host_parts::SetApart;
 use crate::agent::images::{self, Images};
 use crate::agent::node_report::{self, Here, vm_dir};
 use crate::agent::vms;
@@ -263,6 +264,10 @@ fn start_agent(
         api_addr: config.api.advertised(),
         vm_dir: vm_dir(data_dir),
         ratios: config.inventory,
+        set_apart: SetApart {
+            cpus: config.cpu.dedicated_cpus().unwrap_or_default(),
+            pci: config.pci.clone(),
+        },
         firmware: config.hypervisor.firmware.clone(),
         cpu: Cpu::read(),
         places: places(config, data_dir),

@@ -206,6 +206,7 @@ fn node(n: u64) -> Node {
             traits: BTreeSet::new(),
             load_thousandths: n % 7 * 100,
             orphans: Default::default(),
+            offer: Default::default(),
         }),
         report_sequence: 1,
         past_boots: Vec::new(),

@@ -4,7 +4,9 @@
 use std::borrow::Cow;
 
 use holm_model::aggregate::{Aggregate, DEFAULT_ZONE};
+use holm_model::feasible;
 use holm_model::node::Node;
+use holm_model::parts::Parts;
 use holm_model::vm::{Vm, VmStatus};
 use holm_model::{Inventory, NodeId, ResourceClass, Resources, State};
 
@@ -28,6 +30,8 @@ pub struct Host<'a> {
     pub vms: u32,
     /// Those of them that are being built: Nova's I/O operations.
     pub building: u32,
+    /// Parts of it that VMs hold for themselves; empty where it offers none.
+    pub taken: Parts,
     /// For a VM that has long waited.
     pub kept: Option<Kept<'a>>,
 }
@@ -119,6 +123,9 @@ impl<'a> Host<'a> {
                 }
             }
         }
+        for host in hosts.iter_mut().filter(|host| host.offers_parts()) {
+            host.taken = feasible::parts_taken(state, host.node.id);
+        }
         keep(&mut hosts, state);
         hosts
     }
@@ -133,6 +140,7 @@ impl<'a> Host<'a> {
             more_aggregates: Vec::new(),
             vms: 0,
             building: 0,
+            taken: Parts::default(),
             kept: None,
         }
     }
@@ -167,6 +175,23 @@ impl<'a> Host<'a> {
         }
     }
 
+    /// The VM that was placed here takes the parts it asks for.
+    pub fn take_parts(&mut self, vm: &Vm) {
+        if let Ok(parts) = feasible::parts_for(self.node, &self.taken, vm) {
+            self.taken.add(&parts);
+        }
+    }
+
+    fn offers_parts(&self) -> bool {
+        self.node.report.as_ref().is_some_and(|report| !report.offer.is_empty())
+    }
+
+    /// PCI devices that no VM holds.
+    pub fn free_devices(&self) -> usize {
+        let Some(report) = &self.node.report else { return 0 };
+        report.offer.devices.keys().filter(|device| !self.taken.devices.contains(*device)).count()
+    }
+
     /// What is free has to be worked out anew.
     pub(crate) fn recount(&mut self) {
         self.free = Free::of(self.node, &self.claimed);
@@ -183,6 +208,7 @@ impl<'a> Host<'a> {
     pub fn without(&mut self, vm: &Vm) {
         let Some(claim) = vm.claim.as_ref().filter(|claim| claim.node == self.node.id) else { return };
         self.claimed.to_mut().sub(&claim.resources);
+        self.taken.sub(&claim.parts);
         self.recount();
         self.vms = self.vms.saturating_sub(1);
         self.building = self.building.saturating_sub(u32::from(vm.status == VmStatus::Build));
@@ -192,6 +218,7 @@ impl<'a> Host<'a> {
     pub fn put_back(&mut self, vm: &Vm) {
         let Some(claim) = vm.claim.as_ref().filter(|claim| claim.node == self.node.id) else { return };
         self.claimed.to_mut().add(&claim.resources);
+        self.taken.add(&claim.parts);
         self.recount();
         self.vms += 1;
         self.building += u32::from(vm.status == VmStatus::Build);

@@ -1,7 +1,7 @@
 //! Copies of the state in which VMs are elsewhere: what predictions are made on. They hold as far as decisions
 //! read: claims, where VMs are, who waits. They are never applied to and never leave this crate.
 
-use holm_model::feasible::claim_of;
+use holm_model::feasible::{claim_of, parts_for, parts_taken};
 use holm_model::node::Node;
 use holm_model::vm::{Claim, Vm, VmStatus};
 use holm_model::{Epoch, NodeId, State, VmId};
@@ -49,11 +49,14 @@ pub fn settle(state: &mut State) {
 pub fn place(state: &mut State, vm: VmId, node: NodeId) {
     let Some(mut vm) = state.vms.get(&vm).cloned() else { return };
     let resources = claim_of(&vm.spec);
+    let host = state.nodes.get(&node);
+    let parts =
+        host.and_then(|host| parts_for(host, &parts_taken(state, node), &vm).ok()).unwrap_or_default();
     if let Some(record) = state.nodes.get_mut(&node) {
         record.allocated.add(&resources);
     }
     let (epoch, availability) = (Epoch(state.revision), vm.spec.availability);
-    vm.claim = Some(Claim { node, epoch, resources, availability });
+    vm.claim = Some(Claim { node, epoch, resources, parts, availability });
     vm.reserved = None;
     state.waiting.remove(&vm.id);
     state.building.insert((node, vm.id));

@@ -46,7 +46,7 @@ impl Policy {
             weigher,
         };
         Self {
-            filters: policy.filters.iter().map(filter).chain([reserved()]).collect(),
+            filters: policy.filters.iter().map(filter).chain(always()).collect(),
             weighers: weighers::all().into_iter().map(weighing).collect(),
             reserve_after_ms: u64::from(policy.reserve_after_s) * 1000,
         }
@@ -74,9 +74,9 @@ impl Policy {
     }
 }
 
-/// The last one, whatever the policy lists.
-fn reserved() -> Box<dyn Filter> {
-    Box::new(filters::Reserved)
+/// `holm_model::policy::ALWAYS`: the last ones, whatever the policy lists.
+fn always() -> [Box<dyn Filter>; 3] {
+    [Box::new(filters::DedicatedCpu), Box::new(filters::PciDevices), Box::new(filters::Reserved)]
 }
 
 impl Weighing {

@@ -232,6 +232,7 @@ impl<'a> Picture<'a> {
         }
         self.hosts[from].without(vm);
         self.hosts[to].claim(&claim.resources);
+        self.hosts[to].take_parts(vm);
         self.placed.insert(vm.id, self.hosts[to].id());
         Some(claim.node)
     }

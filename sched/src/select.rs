@@ -121,6 +121,7 @@ impl<'a> Batch<'a> {
     fn claim(&mut self, host: usize, vm: &Vm) {
         let node = self.hosts[host].id();
         self.hosts[host].claim(&self.shapes[0].request.claim);
+        self.hosts[host].take_parts(vm);
         self.placed.insert(vm.id, node);
         self.changes.push(host);
         if let Some(id) = vm.spec.scheduling.group {

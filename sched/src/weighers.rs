@@ -9,6 +9,7 @@ mod image_locality;
 mod io_ops;
 mod load;
 mod num_instances;
+mod pci;
 mod prefer_no_schedule;
 mod ram;
 mod soft_affinity;
@@ -25,6 +26,7 @@ pub use self::image_locality::ImageLocality;
 pub use self::io_ops::IoOps;
 pub use self::load::Load;
 pub use self::num_instances::NumInstances;
+pub use self::pci::Pci;
 pub use self::prefer_no_schedule::PreferNoSchedule;
 pub use self::ram::Ram;
 pub use self::soft_affinity::SoftAffinity;
@@ -49,6 +51,7 @@ pub fn all() -> Vec<Box<dyn Weigher>> {
         Box::new(Load),
         Box::new(PreferNoSchedule),
         Box::new(Health),
+        Box::new(Pci),
     ]
 }
 

@@ -45,7 +45,7 @@ pub fn online_cpus() -> io::Result<BTreeSet<u32>> {
 }
 
 /// `0-2,5` is 0, 1, 2 and 5.
-fn cpu_list(text: &str) -> Option<BTreeSet<u32>> {
+pub fn cpu_list(text: &str) -> Option<BTreeSet<u32>> {
     let mut cpus = BTreeSet::new();
     for part in text.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

@@ -38,7 +38,7 @@ pub use image::{Image, ImageKind};
 pub use list::List;
 pub use node::{
     Condition, DrainPinned, Fence, Hypervisor, HypervisorKind, Inventory, InventoryOverride, LostVm,
-    Maintenance, Node, NodeDrain, NodeRef, Orphan, PatchNode,
+    Maintenance, Node, NodeDrain, NodeRef, Orphan, PatchNode, PciDevice,
 };
 pub use policy::{BeginFreeze, Bounded, ClusterPolicy, Freeze, PatchClusterPolicy};
 pub use problem::{Code, Problem, QuotaExceeded};

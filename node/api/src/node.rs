@@ -56,6 +56,12 @@ pub struct Node {
     /// Facts it reports: `arch`, `cpu_model`, `hypervisor_type`, `hypervisor_version`, `firmware`.
     #[serde(default)]
     pub capabilities: BTreeMap<String, String>,
+    /// CPUs set apart for VMs with `hw:cpu_policy=dedicated`, each with its NUMA node.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub dedicated_cpus: BTreeMap<u32, u32>,
+    /// PCI devices that VMs may have, by address.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub pci_devices: BTreeMap<String, PciDevice>,
     /// Load average per CPU it reported, coarsely rounded; null before its first report.
     #[serde(default)]
     pub load: Option<f64>,
@@ -260,4 +266,16 @@ pub struct PatchNode {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(value_type = BTreeMap<String, InventoryChange>)]
     pub inventory: BTreeMap<String, Option<InventoryOverride>>,
+}
+
+/// A PCI device of a host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PciDevice {
+    /// What VMs ask for it by: `pci_passthrough:alias=NAME:COUNT`.
+    pub alias: String,
+    pub vendor: String,
+    pub product: String,
+    pub numa_node: Option<u32>,
+    /// Name of the VM that has it.
+    pub vm: Option<String>,
 }

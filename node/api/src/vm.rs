@@ -288,6 +288,12 @@ pub struct Vm {
     pub excluded: Vec<HostReason>,
     /// Why each host refused it at the last decision.
     pub refusals: Vec<HostReason>,
+    /// Host CPUs of its own, in the order of its vCPUs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cpus: Vec<u32>,
+    /// Addresses of host PCI devices of its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pci_devices: Vec<String>,
     /// Name of the node that is kept for it while it waits; null where none is.
     #[serde(default)]
     pub reserved_node: Option<String>,

@@ -89,6 +89,8 @@ fn vm() -> Vm {
         excluded: vec![host("start", "out of memory")],
         refusals: vec![host("Capacity", "MEMORY_MB: 80 wanted, 12 free of 900")],
         reserved_node: None,
+        cpus: vec![4, 5],
+        pci_devices: vec!["0000:65:00.0".into()],
         waiting_since: Some(at(1)),
         build_deadline: Some(at(59)),
         created_at: at(0),
@@ -150,6 +152,18 @@ fn node() -> Node {
         traits: vec!["CUSTOM_QUIET".to_owned()],
         reported_traits: vec!["HW_CPU_X86_AVX2".to_owned()],
         capabilities: BTreeMap::from([("arch".to_owned(), "x86_64".to_owned())]),
+        dedicated_cpus: [(4, 0), (5, 0)].into(),
+        pci_devices: [(
+            "0000:65:00.0".to_owned(),
+            holm_api::PciDevice {
+                alias: "gpu".into(),
+                vendor: "10de".into(),
+                product: "1eb8".into(),
+                numa_node: Some(0),
+                vm: Some("web".into()),
+            },
+        )]
+        .into(),
         load: Some(0.25),
         failed_builds: 0,
         conditions: BTreeMap::from([("DiskPressure".to_owned(), disk)]),

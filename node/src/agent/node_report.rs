@@ -8,12 +8,14 @@ use std::time::Duration;
 use holm_model::command::{Command, ReportNode};
 use holm_model::condition::CLONE_QUIET_MS;
 use holm_model::node::{HypervisorFacts, NodeReport};
+use holm_model::parts::PCPU;
 use holm_model::reply::Done;
 use holm_model::{BootId, Inventory, Outcome, Reply, ResourceClass};
 use holm_vmm::host;
 use tokio_util::sync::CancellationToken;
 
 use super::host_facts::{self, Cpu};
+use super::host_parts::SetApart;
 use super::report::propose;
 use crate::app::Shared;
 use crate::clock;
@@ -37,6 +39,8 @@ pub struct Here {
     /// Where VM disks lie.
     pub vm_dir: PathBuf,
     pub ratios: InventoryConfig,
+    /// What VMs may have for themselves.
+    pub set_apart: SetApart,
     /// What disk images boot with.
     pub firmware: Option<PathBuf>,
     pub cpu: Cpu,
@@ -115,12 +119,19 @@ async fn look(
     let before = last.map(|report| report.conditions.clone()).unwrap_or_default();
     let found = health::judge(&host, &before.keys().map(String::as_str).collect());
     let cpus = u64::from(host::cpus());
+    let offer = here.set_apart.offer(Path::new("/sys"));
+    let dedicated = offer.cpus.len() as u64;
+    let mut inventory = inventory(here.ratios, amounts(app, here, cpus.saturating_sub(dedicated)), last);
+    if dedicated > 0 {
+        inventory.insert(ResourceClass::Custom(PCPU.to_owned()), Inventory::of(dedicated));
+    }
     NodeReport {
         boot_id: here.boot_id,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         capabilities: host_facts::capabilities(&here.cpu, &facts, here.firmware.as_deref()),
         hypervisor: facts,
-        inventory: inventory(here.ratios, amounts(app, here, cpus), last),
+        inventory,
+        offer,
         conditions: health::conditions(found, &before, clock::now()),
         traits: here.cpu.traits.clone(),
         load_thousandths: host_facts::load_thousandths(cpus, last.map_or(0, |last| last.load_thousandths)),

@@ -72,6 +72,7 @@ pub fn record(node: NodeId) -> Vm {
             node,
             epoch: epoch(10),
             resources: Resources::default(),
+            parts: Default::default(),
             availability: Availability::Pinned,
         }),
         observed: None,

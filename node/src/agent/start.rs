@@ -9,11 +9,12 @@ use holm_model::vm::{ObservedState, Vm, VmStatus, WantPower};
 use holm_model::{Epoch, ImageId, State, VmId};
 use holm_vmm::hypervisor::{Boot, DiskFormat, Error, StartSpec};
 use holm_vmm::lease::Lease;
+use holm_vmm::pci::PciAddress;
 
 use super::execute::{Executor, Failure, Memory};
-use super::images;
 use super::plan::needs_lease;
 use super::report::PROPOSE_TIMEOUT;
+use super::{host_parts, images};
 use crate::app::chain;
 use crate::lease::Standing;
 
@@ -83,8 +84,12 @@ impl Executor {
                 boot,
                 cmdline: record.spec.cmdline.clone(),
                 lease,
-                cpu_affinity: Vec::new(),
-                pci_devices: Vec::new(),
+                cpu_affinity: host_parts::affinity(
+                    &self.app.raft.state().state,
+                    self.app.raft.node_id(),
+                    &record,
+                ),
+                pci_devices: pci_devices(&record)?,
                 cluster: Some(self.app.raft.identity().cluster),
                 start_order: record.spec.policies.start_order,
                 again: self.app.is_allowed_again(vm, run),
@@ -167,4 +172,10 @@ pub(super) fn wanted(state: &State, vm: VmId, epoch: Epoch, run: u64) -> Option<
             && vm.status != VmStatus::Deleting
             && vm.recovery.vacate.is_none()
     })
+}
+
+/// The devices of its claim, as the hypervisor takes them.
+fn pci_devices(record: &Vm) -> Result<Vec<PciAddress>, Error> {
+    let devices = record.claim.iter().flat_map(|claim| &claim.parts.devices);
+    devices.map(|device| device.parse().map_err(|error| Error::Refused(format!("{error}")))).collect()
 }

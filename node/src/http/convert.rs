@@ -4,6 +4,7 @@
 mod placement;
 mod recovery;
 
+use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
 
 use holm_api as api;
@@ -84,6 +85,8 @@ pub fn vm(state: &State, vm: &model::vm::Vm) -> api::Vm {
         observed: vm.observed.as_ref().map(observed),
         excluded: hosts(&vm.excluded),
         refusals: hosts(&vm.refusals),
+        cpus: vm.claim.iter().flat_map(|claim| claim.parts.cpus.iter().copied()).collect(),
+        pci_devices: vm.claim.iter().flat_map(|claim| claim.parts.devices.iter().cloned()).collect(),
         reserved_node: vm.reserved.as_ref().map(|reserved| node_name(state, reserved.node)),
         waiting_since: vm.waiting_since.map(timestamp),
         build_deadline: waits_until(vm),
@@ -208,6 +211,8 @@ pub fn node(state: &State, status: &RaftStatus, node: &model::node::Node) -> api
         traits: node.traits.iter().cloned().collect(),
         reported_traits: report.into_iter().flat_map(|report| report.traits.iter().cloned()).collect(),
         capabilities: report.map(|report| report.capabilities.clone()).unwrap_or_default(),
+        dedicated_cpus: report.map(|report| report.offer.cpus.clone()).unwrap_or_default(),
+        pci_devices: pci_devices(state, node),
         load: report.map(|report| report.load_thousandths as f64 / 1e3),
         failed_builds: node.failed_builds,
         conditions: node
@@ -234,6 +239,26 @@ pub fn node(state: &State, status: &RaftStatus, node: &model::node::Node) -> api
 fn orphans(report: Option<&model::node::NodeReport>) -> Vec<api::Orphan> {
     let orphans = report.into_iter().flat_map(|report| &report.orphans);
     orphans.map(|(id, message)| api::Orphan { id: id.0, message: message.clone() }).collect()
+}
+
+fn pci_devices(state: &State, node: &model::node::Node) -> BTreeMap<String, api::PciDevice> {
+    let holder = |address: &String| {
+        let holds = |vm: &&model::vm::Vm| {
+            vm.claim.as_ref().is_some_and(|claim| claim.parts.devices.contains(address))
+        };
+        state.vms_on(node.id).find(holds).map(|vm| vm.name.clone())
+    };
+    let one = |(address, device): (&String, &model::parts::PciDevice)| {
+        let shown = api::PciDevice {
+            alias: device.alias.clone(),
+            vendor: device.vendor.clone(),
+            product: device.product.clone(),
+            numa_node: device.numa_node,
+            vm: holder(address),
+        };
+        (address.clone(), shown)
+    };
+    node.report.iter().flat_map(|report| &report.offer.devices).map(one).collect()
 }
 
 fn shown_inventory(inventory: &model::Inventory, used: u64) -> api::Inventory {

@@ -4,6 +4,7 @@
 use crate::group::{GroupPolicy, ServerGroup};
 use crate::id::NodeId;
 use crate::node::{HypervisorKind, Node};
+use crate::parts::{self, Offer, Parts, Wanted};
 use crate::resources::{Inventory, ResourceClass, Resources};
 use crate::state::State;
 use crate::vm::{VMM_OVERHEAD_MIB, Vm, VmSpec, VmStatus};
@@ -29,6 +30,12 @@ pub fn requested(spec: &VmSpec) -> Resources {
 /// What a VM of this spec claims of its node: what it asks for, and the VMM's own memory.
 pub fn claim_of(spec: &VmSpec) -> Resources {
     let mut claim = requested(spec);
+    // Dedicated CPUs are counted by themselves, as in Placement; quotas count both as VCPU.
+    let class = parts::cpu_class(spec);
+    if class != ResourceClass::Vcpu {
+        let vcpus = claim.0.remove(&ResourceClass::Vcpu).unwrap_or(0);
+        claim.0.insert(class, vcpus);
+    }
     claim.add(&Resources::from_iter([(ResourceClass::MemoryMb, VMM_OVERHEAD_MIB)]));
     claim
 }
@@ -195,6 +202,27 @@ pub fn may_evict(vm: &Vm, victim: &Vm) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// `DedicatedCpu` and `PciDevices`: the parts that `vm` would hold of `node`, whose other VMs hold `taken`.
+pub fn parts_for(node: &Node, taken: &Parts, vm: &Vm) -> Result<Parts, (&'static str, Refusal)> {
+    if !parts::asks(&vm.spec) {
+        return Ok(Parts::default());
+    }
+    let wanted = Wanted::of(&vm.spec).map_err(|refusal| ("DedicatedCpu", refusal))?;
+    let none = Offer::default();
+    let offer = node.report.as_ref().map_or(&none, |report| &report.offer);
+    let cpus = parts::choose_cpus(offer, taken, &wanted).map_err(|refusal| ("DedicatedCpu", refusal))?;
+    let devices =
+        parts::choose_devices(offer, taken, &wanted, &cpus).map_err(|refusal| ("PciDevices", refusal))?;
+    Ok(Parts { cpus, devices })
+}
+
+/// The parts that VMs hold on `node`.
+pub fn parts_taken(state: &State, node: NodeId) -> Parts {
+    let mut taken = Parts::default();
+    state.vms_on(node).filter_map(|vm| vm.claim.as_ref()).for_each(|claim| taken.add(&claim.parts));
+    taken
+}
+
 /// All hard rules in order; the refusing rule's name comes with the refusal.
 pub fn feasible(state: &State, node: &Node, vm: &Vm) -> Result<(), (&'static str, Refusal)> {
     compute_status(node).map_err(|refusal| ("ComputeStatus", refusal))?;
@@ -203,5 +231,9 @@ pub fn feasible(state: &State, node: &Node, vm: &Vm) -> Result<(), (&'static str
     if let Some((group, members)) = group_members(state, node.id, vm) {
         server_group(group, members).map_err(|refusal| ("ServerGroup", refusal))?;
     }
-    capacity(node, &node.allocated, &claim_of(&vm.spec)).map_err(|refusal| ("Capacity", refusal))
+    capacity(node, &node.allocated, &claim_of(&vm.spec)).map_err(|refusal| ("Capacity", refusal))?;
+    if parts::asks(&vm.spec) {
+        parts_for(node, &parts_taken(state, node.id), vm)?;
+    }
+    Ok(())
 }

@@ -42,8 +42,25 @@ pub fn check(state: &State) -> Result<(), String> {
         return Err(format!("a claim is on node {node}, which does not exist"));
     }
     check_derived(state)?;
+    check_parts(state)?;
     if state.waiting.iter().any(|id| !state.vms.contains_key(id)) {
         return Err("a VM that does not exist is waiting".to_owned());
+    }
+    Ok(())
+}
+
+/// No part of a host is held twice.
+fn check_parts(state: &State) -> Result<(), String> {
+    for node in state.nodes.values() {
+        let (mut cpus, mut devices) = (BTreeSet::new(), BTreeSet::new());
+        for claim in state.vms_on(node.id).filter_map(|vm| vm.claim.as_ref()) {
+            if let Some(twice) = claim.parts.cpus.iter().find(|cpu| !cpus.insert(**cpu)) {
+                return Err(format!("node {}: CPU {twice} is held twice", node.id));
+            }
+            if let Some(twice) = claim.parts.devices.iter().find(|device| !devices.insert(*device)) {
+                return Err(format!("node {}: device {twice} is held twice", node.id));
+            }
+        }
     }
     Ok(())
 }

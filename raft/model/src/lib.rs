@@ -16,6 +16,7 @@ pub mod image;
 pub mod invariant;
 pub mod limits;
 pub mod node;
+pub mod parts;
 pub mod planted;
 pub mod policy;
 pub mod quota;

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::id::{BootId, Epoch, NodeId, Revision, Timestamp, VmId};
+use crate::parts::Offer;
 use crate::resources::{Inventory, InventoryOverride, ResourceClass, Resources};
 use crate::scheduling::Taint;
 
@@ -120,6 +121,9 @@ pub struct NodeReport {
     /// Traits in Placement's words (`HW_CPU_X86_AVX2` …).
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub traits: BTreeSet<String>,
+    /// Parts that VMs may hold for themselves.
+    #[serde(default, skip_serializing_if = "Offer::is_empty")]
+    pub offer: Offer,
     /// One-minute load average per CPU, in thousandths, coarsely rounded.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub load_thousandths: u64,

@@ -37,6 +37,10 @@ pub const FILTERS: &[(&str, bool)] = &[
 /// Filters whose rules apply checks again.
 pub const REQUIRED: &[&str] = &["ComputeStatus", "RequestedNode", "Excluded", "ServerGroup", "Capacity"];
 
+/// Filters that are always asked and never listed: they refuse only what a VM or the queue asks for. Apply checks the
+/// first two again.
+pub const ALWAYS: &[&str] = &["DedicatedCpu", "PciDevices", "Reserved"];
+
 /// All weighers with their default multiplier in thousandths (Nova's defaults; 0 is off).
 pub const WEIGHERS: &[(&str, i64)] = &[
     ("Ram", 1000),
@@ -52,12 +56,13 @@ pub const WEIGHERS: &[(&str, i64)] = &[
     ("Load", 0),
     ("PreferNoSchedule", 1000),
     ("Health", 1_000_000),
+    ("Pci", 1000),
 ];
 
 /// Weighers that came after the first policies were written: where a policy does not name one, it counts with its
 /// default, and 0 is off. So a policy of before keeps its meaning and its bytes, and every version's default is the
 /// same.
-pub const LATER_WEIGHERS: &[&str] = &["Health"];
+pub const LATER_WEIGHERS: &[&str] = &["Health", "Pci"];
 
 /// Greatest multiplier, either sign, in thousandths.
 pub const MULTIPLIER_MAX: i64 = 1_000_000_000;

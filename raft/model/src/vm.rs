@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::flavor::Size;
 use crate::id::{BootId, Epoch, FlavorId, ImageId, NodeId, Revision, Timestamp, VmId};
+use crate::parts::Parts;
 use crate::resources::Resources;
 use crate::scheduling::Scheduling;
 
@@ -369,6 +370,9 @@ pub struct Claim {
     pub node: NodeId,
     pub epoch: Epoch,
     pub resources: Resources,
+    /// Parts of the host that it holds for itself.
+    #[serde(default, skip_serializing_if = "Parts::is_empty")]
+    pub parts: Parts,
     /// In force: `Failover` only while whatever runs of it is bound to the node's lease.
     #[serde(default, skip_serializing_if = "Availability::is_pinned")]
     pub availability: Availability,

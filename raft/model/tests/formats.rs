@@ -56,6 +56,7 @@ fn report() -> NodeReport {
         traits: BTreeSet::new(),
         load_thousandths: 0,
         orphans: Default::default(),
+        offer: Default::default(),
     }
 }
 
@@ -230,18 +231,6 @@ fn samples() -> Vec<Command> {
     samples
 }
 
-/// The default policy of the first version: later ones have more in it.
-fn policy() -> SchedulerPolicy {
-    let filters = "ComputeStatus RequestedNode Excluded AvailabilityZone NodeSelector Taints ComputeCapabilities Traits \
-                   ImageProperties ServerGroup SameHost DifferentHost Capacity";
-    let mut policy = SchedulerPolicy {
-        filters: filters.split(' ').map(str::to_owned).collect(),
-        ..SchedulerPolicy::default()
-    };
-    policy.weighers.retain(|name, _| name != "Health");
-    policy
-}
-
 fn steering() -> Vec<Command> {
     let aggregate = AggregateId(uuid(7));
     let group = GroupId(uuid(8));
@@ -285,7 +274,10 @@ fn steering() -> Vec<Command> {
             max_server_per_host: Some(3),
             expected: None,
         }),
-        Command::SetSchedulerPolicy(SetSchedulerPolicy { policy: Some(policy()), expected: None }),
+        Command::SetSchedulerPolicy(SetSchedulerPolicy {
+            policy: Some(SchedulerPolicy::default()),
+            expected: None,
+        }),
         Command::SetQuota(SetQuota {
             project: "default".into(),
             limits: BTreeMap::from([(ResourceClass::Vcpu, Some(8)), (ResourceClass::DiskGb, None)]),

@@ -103,6 +103,7 @@ fn report(boot_id: BootId, vcpus: u64, memory: u64) -> NodeReport {
         traits: BTreeSet::new(),
         load_thousandths: 0,
         orphans: Default::default(),
+        offer: Default::default(),
     }
 }
 

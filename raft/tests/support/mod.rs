@@ -224,6 +224,7 @@ pub fn report(node: &Handle, addr: SocketAddr) -> Proposal {
         traits: [].into(),
         load_thousandths: 0,
         orphans: Default::default(),
+        offer: Default::default(),
     };
     let command = Command::ReportNode(ReportNode {
         node: node.node_id(),

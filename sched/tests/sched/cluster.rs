@@ -352,5 +352,6 @@ fn report(size: HostSize) -> NodeReport {
         traits: BTreeSet::new(),
         load_thousandths: 0,
         orphans: Default::default(),
+        offer: Default::default(),
     }
 }

@@ -15,6 +15,7 @@ fn each_host_has_its_refusal_or_its_score_by_weigher() {
     cluster.policy(|policy| {
         policy.weighers.retain(|name, _| ["Ram", "Cpu"].contains(&name.as_str()));
         policy.weighers.insert("Health".into(), 0);
+        policy.weighers.insert("Pci".into(), 0);
     });
     let vm = cluster.vm(SMALL_VM);
     let policy = Policy::of(&cluster.state.scheduler);

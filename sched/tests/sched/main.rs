@@ -13,6 +13,7 @@ mod health;
 mod n_plus_one;
 mod node_health;
 mod overdue;
+mod parts;
 mod placement;
 mod preempt;
 mod properties;

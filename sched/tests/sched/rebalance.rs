@@ -184,5 +184,5 @@ fn plans_of_random_clusters_are_carried_out_and_come_to_an_end() {
             last = Some(plan.after);
         }
     }
-    assert!(moved > 100, "only {moved} moves");
+    assert!(moved > 50, "only {moved} moves");
 }

@@ -180,6 +180,7 @@ impl<'a> Plain<'a> {
                 let soft = node.taints.iter().filter(|taint| taint.effect == Effect::PreferNoSchedule);
                 (if tolerant { 0 } else { soft.count() as i128 }, true)
             }
+            "Pci" => (100 - (report.offer.devices.len() as i128).min(99), false),
             "Health" => ((report.conditions.len() + node.findings.len()) as i128, true),
             other => panic!("the reference does not know {other}"),
         }
@@ -200,7 +201,11 @@ impl<'a> Plain<'a> {
             .collect();
         let all: Option<Vec<i128>> = overrides.into_iter().collect();
         let named = self.state.scheduler.weighers.get(weigher).copied();
-        let own = named.unwrap_or(if weigher == "Health" { 1_000_000 } else { 0 });
+        let own = named.unwrap_or(match weigher {
+            "Health" => 1_000_000,
+            "Pci" => 1000,
+            _ => 0,
+        });
         all.and_then(|all| all.into_iter().min()).unwrap_or(i128::from(own))
     }
 

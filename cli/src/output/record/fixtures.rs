@@ -87,6 +87,8 @@ pub fn building() -> Vm {
             refusal("n2", 2, "ComputeStatus", "the node is down"),
         ],
         reserved_node: None,
+        cpus: vec![4, 5],
+        pci_devices: vec!["0000:65:00.0".into()],
         waiting_since: Some(at("11:59:30")),
         build_deadline: Some(at("12:09:30")),
         created_at: at("11:59:30"),
@@ -199,6 +201,18 @@ pub fn node(n: u64, name: &str) -> Node {
         traits: vec![],
         reported_traits: vec!["HW_CPU_X86_AVX2".into()],
         capabilities: BTreeMap::from([("arch".into(), "x86_64".into())]),
+        dedicated_cpus: [(4, 0), (5, 0)].into(),
+        pci_devices: [(
+            "0000:65:00.0".to_owned(),
+            holm_api::PciDevice {
+                alias: "gpu".into(),
+                vendor: "10de".into(),
+                product: "1eb8".into(),
+                numa_node: Some(0),
+                vm: Some("web".into()),
+            },
+        )]
+        .into(),
         load: Some(0.25),
         failed_builds: 0,
         fence: None,

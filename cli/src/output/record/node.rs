@@ -1,6 +1,8 @@
 //! A node as people see it: whether it is heard from and takes new VMs, and how full it is.
 
-use holm_api::{DrainPinned, Fence, Inventory, Maintenance, Node, NodeDrain, Orphan};
+use std::collections::BTreeMap;
+
+use holm_api::{DrainPinned, Fence, Inventory, Maintenance, Node, NodeDrain, Orphan, PciDevice};
 
 use super::{Record, field, hypervisor, hypervisor_in_full, optional, overrides, pairs, simulated};
 use crate::output::table::{self, Table};
@@ -58,6 +60,8 @@ impl Record for Node {
             field("Traits", self.reported_traits.join(", ")),
             field("Capabilities", pairs(&self.capabilities)),
             optional("Load per CPU", self.load),
+            field("Dedicated CPUs", dedicated(&self.dedicated_cpus)),
+            field("PCI devices", devices(&self.pci_devices)),
             optional("Failed builds", Some(self.failed_builds).filter(|failed| *failed > 0)),
             optional("Hypervisor", self.hypervisor.as_ref().map(hypervisor_in_full)),
             optional("Version", self.version.as_ref()),
@@ -189,4 +193,22 @@ fn share(node: &Node, class: &str) -> String {
         _ => return format!("{used}/{capacity}"),
     };
     format!("{}/{}", text::bytes(used << shift), text::bytes(capacity << shift))
+}
+
+/// The CPUs of a NUMA node a line: `4, 5 (NUMA node 0)`.
+fn dedicated(cpus: &BTreeMap<u32, u32>) -> String {
+    let mut nodes: BTreeMap<u32, Vec<String>> = BTreeMap::new();
+    cpus.iter().for_each(|(cpu, node)| nodes.entry(*node).or_default().push(cpu.to_string()));
+    let lines = nodes.into_iter().map(|(node, cpus)| format!("{} (NUMA node {node})", cpus.join(", ")));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// `0000:65:00.0 gpu (10de:1eb8), held by web`.
+fn devices(devices: &BTreeMap<String, PciDevice>) -> String {
+    let line = |(address, device): (&String, &PciDevice)| {
+        let PciDevice { alias, vendor, product, vm, .. } = device;
+        let held = vm.as_ref().map_or("free".to_owned(), |vm| format!("held by {vm}"));
+        format!("{address} {alias} ({vendor}:{product}), {held}")
+    };
+    devices.iter().map(line).collect::<Vec<_>>().join("\n")
 }

@@ -80,6 +80,8 @@ impl Record for Vm {
             optional("Decision", self.decision.as_ref().map(|made| decision(made, now))),
             optional("Observed", observed(self, now)),
             field("Refusals", hosts(&self.refusals)),
+            field("Host CPUs", numbers(&self.cpus)),
+            field("PCI devices", joined(&self.pci_devices)),
             optional("Kept for it", self.reserved_node.as_ref()),
             field("Failed on", hosts(&self.excluded)),
             optional("Waiting for", self.waiting_since.as_ref().map(|since| now.age(since))),
@@ -93,6 +95,11 @@ impl Record for Vm {
     fn footer(records: &[Self]) -> Vec<String> {
         simulated(records.iter().map(|vm| (vm.node.as_deref(), vm.hypervisor.as_ref())))
     }
+}
+
+/// `4, 5, 12`.
+fn numbers(numbers: &[u32]) -> String {
+    numbers.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// One a line.

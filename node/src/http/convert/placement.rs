@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use holm_api as api;
-use holm_model::policy::{FILTERS, LATER_WEIGHERS, NPlusOne, REQUIRED, WEIGHERS};
+use holm_model::policy::{ALWAYS, FILTERS, LATER_WEIGHERS, NPlusOne, REQUIRED, WEIGHERS};
 use holm_model::{self as model, NodeId, ResourceClass, State, VmId};
 
 use super::{node_name, node_ref, timestamp};
@@ -283,7 +283,7 @@ pub fn policy(policy: &model::policy::SchedulerPolicy) -> api::SchedulerPolicy {
         preemption: policy.preemption,
         known_filters: FILTERS.iter().map(|(name, on)| ((*name).to_owned(), *on)).collect(),
         known_weighers: WEIGHERS.iter().map(|(name, by)| ((*name).to_owned(), decimal(*by))).collect(),
-        required_filters: REQUIRED.iter().map(|name| (*name).to_owned()).collect(),
+        required_filters: REQUIRED.iter().chain(ALWAYS).map(|name| (*name).to_owned()).collect(),
         warnings: Vec::new(),
         revision: policy.revision.0,
     }

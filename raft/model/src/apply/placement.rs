@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use super::{Cx, not_found, wrong_state};
 use crate::command::{NoHost, PlaceVms, Placement};
-use crate::feasible::{claim_of, feasible};
+use crate::feasible::{claim_of, feasible, parts_for, parts_taken};
 use crate::id::{Epoch, VmId};
 use crate::limits;
+use crate::parts::{self, Parts};
 use crate::planted::{Plant, planted};
 use crate::reply::{Kind, Outcome, Reason};
 use crate::vm::{Claim, Decision, Fault, HostReason, RUNNERS_UP_MAX, Reservation, TaskState, Vm, VmStatus};
@@ -52,13 +53,18 @@ impl Cx<'_> {
         feasible(self.state, &node, &vm)
             .map_err(|(by, message)| Reason::Infeasible { by: by.to_owned(), message })?;
 
+        let parts = match parts::asks(&vm.spec) {
+            true => parts_for(&node, &parts_taken(self.state, node.id), &vm)
+                .map_err(|(by, message)| Reason::Infeasible { by: by.to_owned(), message })?,
+            false => Parts::default(),
+        };
         let resources = claim_of(&vm.spec);
         if !planted(Plant::ClaimLater) {
             node.allocated.add(&resources);
         }
         let epoch = Epoch(self.revision);
         let availability = vm.spec.availability;
-        vm.claim = Some(Claim { node: node.id, epoch, resources, availability });
+        vm.claim = Some(Claim { node: node.id, epoch, resources, parts, availability });
         vm.task_state = Some(TaskState::Spawning);
         vm.refusals.clear();
         vm.decision = placement.choice.as_ref().map(|choice| Decision {

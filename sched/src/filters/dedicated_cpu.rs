@@ -1,0 +1,30 @@
+//! CPUs of its own for a VM whose flavor says `hw:cpu_policy=dedicated`, of one NUMA node where they fit one (always,
+//! with `hw:numa_nodes=1`); what Nova does with `PCPU` and its `NUMATopologyFilter`. Apply asks the same rule.
+
+use holm_model::feasible::{self, Refusal};
+use holm_model::parts;
+
+use crate::filter::Filter;
+use crate::host::Host;
+use crate::request::Request;
+
+/// The host has so many CPUs that no VM holds.
+#[derive(Clone, Copy, Debug)]
+pub struct DedicatedCpu;
+
+impl Filter for DedicatedCpu {
+    fn name(&self) -> &'static str {
+        "DedicatedCpu"
+    }
+
+    fn applies(&self, request: &Request<'_>) -> bool {
+        parts::asks(&request.vm.spec)
+    }
+
+    fn check(&self, request: &Request<'_>, host: &Host<'_>) -> Result<(), Refusal> {
+        match feasible::parts_for(host.node, &host.taken, request.vm) {
+            Err((by, refusal)) if by == self.name() => Err(refusal),
+            _ => Ok(()),
+        }
+    }
+}

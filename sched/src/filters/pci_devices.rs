@@ -1,0 +1,30 @@
+//! PCI devices for a VM whose flavor says `pci_passthrough:alias=NAME:COUNT`; Nova's `PciPassthroughFilter`. Apply asks
+//! the same rule.
+
+use holm_model::feasible::{self, Refusal};
+use holm_model::parts;
+
+use crate::filter::Filter;
+use crate::host::Host;
+use crate::request::Request;
+
+/// The host has so many devices of each alias that no VM holds.
+#[derive(Clone, Copy, Debug)]
+pub struct PciDevices;
+
+impl Filter for PciDevices {
+    fn name(&self) -> &'static str {
+        "PciDevices"
+    }
+
+    fn applies(&self, request: &Request<'_>) -> bool {
+        parts::asks(&request.vm.spec)
+    }
+
+    fn check(&self, request: &Request<'_>, host: &Host<'_>) -> Result<(), Refusal> {
+        match feasible::parts_for(host.node, &host.taken, request.vm) {
+            Err((by, refusal)) if by == self.name() => Err(refusal),
+            _ => Ok(()),
+        }
+    }
+}
