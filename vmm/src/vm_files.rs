@@ -232,6 +232,27 @@ mod tests {
     }
 
     #[test]
+    fn the_need_of_a_lease_belongs_to_one_epoch_and_outlives_its_release() {
+        let root = tempfile::tempdir().expect("temporary directory");
+        let dir = VmDir::at(root.path().join("vm"));
+        let epoch = |n| Epoch(Revision(n));
+        let cluster = Some(holm_model::ClusterId(uuid::Uuid::from_u128(5)));
+        let mark = || dir.epoch().expect("readable").expect("marked");
+        assert!(matches!(bind(&dir, epoch(7), true), Err(Error::NotHere)));
+        dir.begin_epoch(epoch(7), cluster).expect("begun");
+        // Whatever runs: it is written down first, then the run is bound.
+        let runs = dir.lock().expect("lock").expect("free");
+        bind(&dir, epoch(7), true).expect("bound");
+        assert!(matches!(bind(&dir, epoch(8), false), Err(Error::Refused(_))), "another epoch");
+        assert!(mark().bound);
+        drop(runs);
+        release(&dir, epoch(7)).expect("released");
+        assert_eq!((mark().released, mark().bound, mark().cluster), (true, true, cluster));
+        dir.begin_epoch(epoch(8), cluster).expect("begun");
+        assert!(!mark().bound && !mark().released);
+    }
+
+    #[test]
     fn a_directory_without_a_mark_is_no_vm_and_goes_unless_something_runs_in_it() {
         let root = tempfile::tempdir().expect("temporary directory");
         let dirs = [1, 2].map(|n| VmDir::new(root.path(), VmId(uuid::Uuid::from_u128(n))));
