@@ -345,6 +345,8 @@ mod tests {
         )
         .expect("exit.json");
         assert_eq!(exit.cause, ExitCause::Failed { reason: "gone".into() });
+        let lease_ended: ExitCause = serde_json::from_str(r#""lease-ended""#).expect("cause");
+        assert_eq!(lease_ended, ExitCause::LeaseEnded);
         let shim: ShimRecord = serde_json::from_str(
             r#"{"version":1,"epoch":7,"run":2,"boot_id":"6f9619ff-8b86-4011-b42d-00c04fc964ff",
                 "shim":{"pid":10,"start_ticks":99},"vmm":null,"api_socket":"/run/holm/a/api.sock",
