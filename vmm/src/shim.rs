@@ -124,8 +124,13 @@ fn prepare(args: Args) -> Result<Prepared, Refusal> {
         .map_err(unreadable)?
         .ok_or_else(|| format!("{} has no spec.json", dir.path().display()))?;
     let boot = host::boot_id().map_err(|e| format!("this host has no boot id: {e}"))?;
-    if dir.epoch().map_err(unreadable)?.is_none_or(|mark| mark.epoch != spec.start.epoch) {
+    let mark = dir.epoch().map_err(unreadable)?.filter(|mark| mark.epoch == spec.start.epoch);
+    let Some(mark) = mark else {
         return Err(format!("epoch {} is not the one of {}", spec.start.epoch, dir.path().display()).into());
+    };
+    // A daemon that was started since saw nothing of this run, and may have told the cluster so (FENCING.md, rule 12).
+    if mark.bound && spec.start.lease.is_none() {
+        return Err("this VM may run under a lease only by now".to_owned().into());
     }
     // Checked again under the lock: the daemon may have changed its mind since it wrote the spec.
     last_run::may_begin(&dir, spec.start.epoch, spec.start.run, boot, spec.start.again)
