@@ -212,7 +212,7 @@ async fn a_stop_on_a_node_that_is_down_is_told_soon() {
     assert_eq!(
         stderr(&output),
         "error: VM `web`: its node n1 is down; what was asked for is kept, and done when n1 is back\n  \
-         hint: if n1 is off for good: `holm node remove n1 --confirm-node-off`\n"
+         hint: if that machine is off, `holm vm evacuate web --confirm-node-off` starts it elsewhere, without its disk\n"
     );
 }
 

@@ -34,15 +34,15 @@ pub struct CreateVm {
     pub on_no_host: OnNoHost,
     #[serde(default)]
     pub availability: Availability,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub disk_loss: DiskLoss,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub restart_policy: RestartPolicy,
     /// After a boot of its host, lower goes first and equal ones together; at most a million either way.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub start_order: i32,
     /// After a boot of its host, seconds it waits once those of lower order have started; at most 3600.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub start_delay_s: u32,
     /// Only nodes of this zone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -81,6 +81,10 @@ pub struct CreateVm {
     /// With `count`: all records are created or none. Otherwise as many as there is quota for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub atomic: Option<bool>,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// What `POST /v1/vms` answers to a request with `count`.

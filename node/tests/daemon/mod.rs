@@ -71,6 +71,11 @@ impl Daemon {
                 (members.as_array()?.iter().filter(|member| votes(member)).count() == 3).then_some(())
             })
             .await;
+        // However few CPUs the machine has.
+        let roomy = json!({"inventory": {"VCPU": {"total": 64, "allocation_ratio": 1}}});
+        for node in ["n1", "n2", "n3"] {
+            first.patch(&format!("/v1/nodes/{node}"), roomy.clone()).await.expect(200);
+        }
         let tiny = json!({"name": "tiny", "vcpus": 1, "memory_mib": 16});
         first.post("/v1/flavors", tiny).await.expect(201);
         let kernel = test_guest::elf(test_guest::Variant::Banner);
@@ -98,12 +103,13 @@ impl Daemon {
     }
 
     fn prepared(name: &str) -> Self {
-        let address = || {
-            let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
-            listener.local_addr().expect("a bound socket has an address").to_string()
-        };
+        // Both at the same time, so that they differ.
+        let free = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("loopback has a free port"));
+        let [api, peer] = free
+            .each_ref()
+            .map(|listener| listener.local_addr().expect("a bound socket has an address").to_string());
         let dir = TempDir::new().expect("a directory can be made");
-        Self { name: name.to_owned(), api: address(), peer: address(), dir, child: None }
+        Self { name: name.to_owned(), api, peer, dir, child: None }
     }
 
     fn holmd(&self, args: &[&str], addresses: bool) {

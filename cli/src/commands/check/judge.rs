@@ -272,7 +272,7 @@ fn vms(seen: &Seen) -> Vec<Finding> {
     }
     if let Some((of, names)) = named(&|vm| vm.recovery.overdue) {
         let message =
-            format!("{of} stopping, leaving or being deleted for too long: {names}; see their nodes' logs");
+            format!("{of} in a step for too long: {names}; `holm vm show NAME` says in which, and where");
         findings.push(Finding::new("vms", Level::Wrong, message));
     }
     each_or_ok("vms", findings, "none in ERROR, none overdue".into())

@@ -273,7 +273,7 @@ fn vms_that_wait_after_a_fence_and_those_that_take_too_long_are_named() {
 
     seen.vms = vec![leaving()];
     seen.vms[0].recovery.overdue = true;
-    let message = "1 stopping, leaving or being deleted for too long: web; see their nodes' logs";
+    let message = "1 in a step for too long: web; `holm vm show NAME` says in which, and where";
     assert_eq!(of(&seen, "vms"), [(Level::Wrong, message.into())]);
 }
 
