@@ -3,12 +3,14 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use holm_model::Timestamp;
+use holm_model::planted::wall_offset_ms;
 use nix::time::{ClockId, clock_gettime};
 
 /// Wall clock, for people.
 pub fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    let ms = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+    Timestamp(ms.saturating_add_signed(wall_offset_ms()))
 }
 
 /// Nanoseconds since the host booted, suspend included: rises across restarts of the daemon, which

@@ -7,7 +7,7 @@ use std::time::Duration;
 use holm_model::planted::{Plant, planted};
 use holm_model::{Incarnation, NodeId};
 use openraft::async_runtime::WatchReceiver;
-use tokio::sync::watch;
+use tokio::sync::{RwLock, watch};
 use tokio::time::Instant;
 
 use crate::guarded::Guarded;
@@ -32,6 +32,9 @@ pub(crate) struct Core {
     pub(crate) published: watch::Receiver<Arc<Published>>,
     pub(crate) status: watch::Sender<RaftStatus>,
     pub(crate) stamps: Arc<Stamps>,
+    /// Shared by whoever stamps an entry until it is applied; held alone while the clock is set. Otherwise entries
+    /// with stamps of the old clock would come behind the `SetClock`, and set the clock back.
+    pub(crate) stamping: RwLock<()>,
     pub(crate) snapshot_file: snapshot::File,
     pub(crate) snapshot_problem: Arc<Guarded<Option<String>>>,
     pub(crate) rounds: Rounds,

@@ -44,29 +44,36 @@ pub(crate) async fn run(core: Arc<Core>) {
 
 /// Moves the clock of the log to the wall clock of this leader, where they have come apart.
 async fn keep_clock(core: &Core) {
+    if core.stamps.apart_ms().is_none() {
+        return;
+    }
+    // What was stamped before is applied before, and nothing is stamped until it is set.
+    let Ok(_alone) = tokio::time::timeout(LOOK, core.stamping.write()).await else { return };
     let Some(by_ms) = core.stamps.apart_ms() else { return };
     let leadership = core.state().state.leadership;
     let Some(leadership) = leadership.filter(|leadership| leadership.incarnation == core.incarnation) else {
         return;
     };
     tracing::info!(by_ms, "the clock of the log is set: it was apart from the wall clock");
-    let set = SetClock { leadership: leadership.revision, by_ms };
-    if !commit(core, Some(Command::SetClock(set))).await {
-        tracing::debug!("the clock is not set yet");
+    let set = Command::SetClock(SetClock { leadership: leadership.revision, by_ms });
+    let outcome = core.stamp_and_commit(proposal(core, set), Instant::now() + TRY).await;
+    if !matches!(outcome, Proposed::Committed { .. }) {
+        tracing::debug!(?outcome, "the clock is not set yet");
     }
 }
 
 /// One try; refused by the lease of the old leader, or by a newer leader, it is repeated while still leader.
 async fn begin(core: &Core, term: u64) {
-    let uninitialised = || core.state().state.cluster.is_none();
-    if let Some(init) = core.identity.bootstrap.clone().filter(|_| uninitialised()) {
-        // Everything committed by earlier leaders is applied once an entry of this term is.
-        if !commit(core, None).await {
-            return;
-        }
-        if uninitialised() && !commit(core, Some(Command::InitCluster(init))).await {
-            return;
-        }
+    // Everything committed by earlier leaders is applied once an entry of this term is: what follows is stamped by
+    // the clock as they left it.
+    if !commit(core, None).await {
+        return;
+    }
+    if let Some(init) = core.identity.bootstrap.clone()
+        && core.state().state.cluster.is_none()
+        && !commit(core, Some(Command::InitCluster(init))).await
+    {
+        return;
     }
     let begin = BeginLeadership { node: core.node(), term, incarnation: core.incarnation };
     if commit(core, Some(Command::BeginLeadership(begin))).await {
@@ -80,14 +87,16 @@ async fn commit(core: &Core, command: Option<Command>) -> bool {
     let Some(command) = command else {
         return matches!(tokio::time::timeout_at(deadline, core.raft.write_blank()).await, Ok(Ok(_)));
     };
-    let actor = Actor { name: format!("node/{}", core.node()), project: String::new() };
-    let seen = core.state().state.revision;
-    let proposal = Proposal { key: None, seen, actor, command };
-    match core.commit(proposal, deadline).await {
+    match core.commit(proposal(core, command), deadline).await {
         Proposed::Committed { .. } => true,
         outcome => {
             tracing::debug!(?outcome, "leadership is not begun yet");
             false
         }
     }
+}
+
+fn proposal(core: &Core, command: Command) -> Proposal {
+    let actor = Actor { name: format!("node/{}", core.node()), project: String::new() };
+    Proposal { key: None, seen: core.state().state.revision, actor, command }
 }

@@ -128,6 +128,14 @@ impl Core {
 
     /// One try, with `BeginLeadership` applied or not.
     pub(crate) async fn commit(&self, proposal: Proposal, deadline: Instant) -> Proposed {
+        match timeout_at(deadline, self.stamping.read()).await {
+            Ok(_stamping) => self.stamp_and_commit(proposal, deadline).await,
+            Err(_) => Proposed::Unavailable("the clock is being set".to_owned()),
+        }
+    }
+
+    /// The same, for whoever holds [`Core::stamping`] already.
+    pub(crate) async fn stamp_and_commit(&self, proposal: Proposal, deadline: Instant) -> Proposed {
         let name = proposal.command.name();
         let data = Data::encode(&Entry { at: self.stamps.now(), proposal });
         let written = match timeout_at(deadline, self.raft.client_write(data)).await {

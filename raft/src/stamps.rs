@@ -3,6 +3,7 @@
 //! a wall clock that is set moves no deadline. Where it has come apart from the leader's wall clock, the leader says
 //! so with a `SetClock`, which moves it on every replica together with all that waits.
 
+use holm_model::planted::{Plant, planted, wall_offset_ms};
 use holm_model::{Command, Timestamp};
 use nix::time::{ClockId, clock_gettime};
 
@@ -33,6 +34,9 @@ pub(crate) struct Stamps(Guarded<Option<Anchor>>);
 impl Stamps {
     /// The time as entries have it.
     pub(crate) fn now(&self) -> Timestamp {
+        if planted(Plant::StampsByWallClock) {
+            return wall();
+        }
         self.now_at(boot_ms(), wall())
     }
 
@@ -75,7 +79,8 @@ impl Stamps {
 /// The wall clock, for people to read.
 pub(crate) fn wall() -> Timestamp {
     let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    Timestamp(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX))
+    let ms = u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX);
+    Timestamp(ms.saturating_add_signed(wall_offset_ms()))
 }
 
 fn boot_ms() -> u64 {

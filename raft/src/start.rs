@@ -12,7 +12,7 @@ use holm_model::Incarnation;
 use holm_model::planted::{Plant, planted};
 use openraft::SnapshotPolicy;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{RwLock, watch};
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
@@ -124,6 +124,7 @@ pub async fn start(config: Config) -> Result<Handle, StartError> {
         published,
         status: watch::Sender::new(RaftStatus::default()),
         stamps,
+        stamping: RwLock::default(),
         snapshot_file,
         snapshot_problem,
         rounds,

@@ -1,9 +1,12 @@
 //! `holmd` with bugs on demand: `HOLM_PLANT=local-read` breaks the promise of that name (a comma between several).
-//! For the test suites only. `holmd` itself neither reads the variable nor can break anything.
+//! `HOLM_CLOCK_FILE` names a file with a number: `run` takes the wall clock to be wrong by so many milliseconds, from
+//! when it is written on, and answers in a file beside it that ends in `seen`. For the test suites only. `holmd` itself neither reads the variables nor can break anything.
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
-use holm_model::planted::{Plant, plant};
+use holm_model::planted::{Plant, plant, set_wall_offset_ms};
 
 fn main() -> ExitCode {
     let names = std::env::var("HOLM_PLANT").unwrap_or_default();
@@ -15,5 +18,28 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     }
+    // Shims are single-threaded, and have no use for wall clocks.
+    let runs = std::env::args().nth(1).is_some_and(|command| command == "run");
+    if let Some(file) = std::env::var_os("HOLM_CLOCK_FILE").map(PathBuf::from).filter(|_| runs) {
+        std::thread::spawn(move || {
+            let mut seen = None;
+            loop {
+                seen = follow(&file, seen);
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+    }
     holm_node::program::main()
+}
+
+/// What the file says now; one that is missing, or is being written, changes nothing.
+fn follow(file: &Path, seen: Option<i64>) -> Option<i64> {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    let Ok(offset) = text.trim().parse() else { return seen };
+    if seen != Some(offset) {
+        set_wall_offset_ms(offset);
+        // Whoever waits for it in vain knows that it has not taken hold.
+        let _ = std::fs::write(file.with_extension("seen"), offset.to_string());
+    }
+    Some(offset)
 }

@@ -49,6 +49,8 @@ pub enum Plant {
     DownIsFenced,
     /// The agent starts a failover VM whether or not there is a lease.
     StartWithoutLease,
+    /// Entries are stamped by the wall clock, however that was set.
+    StampsByWallClock,
     /// The agent obeys a replica that has not seen what runs here.
     TrustLaggingReplica,
     /// The agent begins with ending what it finds running.
@@ -86,6 +88,7 @@ impl Plant {
         (Self::NoWaitAfterElection, "no-wait-after-election"),
         (Self::DownIsFenced, "down-is-fenced"),
         (Self::StartWithoutLease, "start-without-lease"),
+        (Self::StampsByWallClock, "stamps-by-wall-clock"),
         (Self::TrustLaggingReplica, "trust-lagging-replica"),
         (Self::RestartTouchesVms, "restart-touches-vms"),
         (Self::ShimIgnoresLease, "shim-ignores-lease"),
@@ -105,15 +108,22 @@ mod chosen {
     pub const fn planted(_: super::Plant) -> bool {
         false
     }
+
+    /// By how much wall clocks are to be wrong, in milliseconds: not at all.
+    pub const fn wall_offset_ms() -> i64 {
+        0
+    }
 }
 
 #[cfg(feature = "planted")]
 mod chosen {
     use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicI64, Ordering};
 
     use super::Plant;
 
     static CHOSEN: OnceLock<Vec<Plant>> = OnceLock::new();
+    static WALL_OFFSET_MS: AtomicI64 = AtomicI64::new(0);
 
     /// Fixes what is planted in this process; the first call counts. Who calls reads the environment, not this crate.
     pub fn plant(chosen: Vec<Plant>) {
@@ -123,6 +133,16 @@ mod chosen {
     /// Whether this promise is to be broken.
     pub fn planted(plant: Plant) -> bool {
         CHOSEN.get().is_some_and(|chosen| chosen.contains(&plant))
+    }
+
+    /// From here on wall clocks of this process are wrong by so much.
+    pub fn set_wall_offset_ms(by_ms: i64) {
+        WALL_OFFSET_MS.store(by_ms, Ordering::Relaxed);
+    }
+
+    /// By how much wall clocks are to be wrong, in milliseconds.
+    pub fn wall_offset_ms() -> i64 {
+        WALL_OFFSET_MS.load(Ordering::Relaxed)
     }
 }
 
