@@ -115,7 +115,7 @@ async fn unfence(app: &Shared, boot_id: BootId, fence: &Fence, found: &BTreeSet<
         Some(Reply::Done(_)) => {
             tracing::info!(
                 lost = fence.lost.len(),
-                found = count,
+                ?found,
                 "let back: nothing of what this node lost runs here"
             );
             Duration::ZERO

@@ -38,6 +38,9 @@ impl Executor {
             self.app.raft.state()
         };
         let Some(record) = wanted(&published.state, vm, epoch, run) else { return Ok(()) };
+        if record.task_state.is_none() {
+            self.tell_again(record, epoch);
+        }
         let booted = match self.boot(&published.state, record, epoch).await {
             Ok(boot) => self.try_start(vm, epoch, run, boot).await,
             Err(NoBoot::Image(error)) if error.is_passing() && memory.is_patient() => {
@@ -64,6 +67,17 @@ impl Executor {
         } else {
             self.report_state(vm, epoch, run, ObservedState::Failed { reason }).await
         }
+    }
+
+    /// It starts although nobody asked for it now: its host was down, or its lease had ended. The record should show
+    /// that it was interrupted; the start does not wait for that, since there may be nobody to tell.
+    fn tell_again(&self, record: &Vm, epoch: Epoch) {
+        let state = ObservedState::Progress { step: "starting again".to_owned() };
+        let (executor, vm, run) = (self.clone(), record.id, record.power.run);
+        tokio::spawn(async move {
+            let told = executor.report_state(vm, epoch, run, state).await;
+            tracing::debug!(%vm, ?told, "starts again");
+        });
     }
 
     async fn try_start(&self, vm: VmId, epoch: Epoch, run: u64, boot: Boot) -> Result<(), Error> {

@@ -79,11 +79,16 @@ impl Surroundings {
             tracing::warn!(%vm, "a VM that another cluster placed is on this host: it is left alone");
         }
         if app.held() {
-            return self.order.begin_anew();
+            self.order.begin_anew();
         }
-        let Observation::Known(here) = observed else { return };
-        let ended_now = matches!(here.state, InstanceState::Ended(_)) && here.boot_id == Some(self.boot);
-        if alive(&here.state) || ended_now && !self.is_allowed_again(vm, observed) {
+    }
+
+    /// Takes down whether those of higher start order still wait for `vm`: not for what runs, nor for what is not
+    /// to start.
+    fn note_turn(&self, vm: VmId, observed: &Observation, next: &Step) {
+        let runs = matches!(observed, Observation::Known(here) if alive(&here.state));
+        let is_to_start = matches!(next, Step::Start { .. } | Step::Wait(_) | Step::Bind { .. });
+        if runs || !is_to_start {
             self.had_turn(vm);
         }
     }
@@ -122,6 +127,7 @@ pub async fn work(here: Arc<Surroundings>, vm: VmId, wake: Arc<Notify>) {
         let on = here.standing(&published, vm, &observed);
         let step = plan(on, published.state.vms.get(&vm), &observed);
         drop(published);
+        here.note_turn(vm, &observed, &step);
         match step {
             Step::Nothing => {
                 let gone = matches!(observed, Observation::Absent);
