@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use holm_model::{Command, Epoch, Reply, VmId};
+use holm_model::{Command, Reply, VmId};
 use holm_node::agent::plan::Step;
 use holm_raft::leases::{Heartbeat, HeartbeatAnswer};
 use holm_vmm::hypervisor::ExitCause;
@@ -131,13 +131,6 @@ pub enum RoundFor {
     Grant { asker: Process, sent_ns: u64, beat: Heartbeat },
     Read { asker: Process, id: u64 },
     Tick,
-}
-
-/// What a start is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Start {
-    pub epoch: Epoch,
-    pub run: u64,
 }
 
 /// Events to come.
