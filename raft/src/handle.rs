@@ -101,7 +101,7 @@ impl Handle {
         Self { core, tasks: Arc::new(Guarded::new(tasks)), peer_addr }
     }
 
-    pub(crate) fn core(&self) -> &Core {
+    pub(crate) fn core(&self) -> &Arc<Core> {
         &self.core
     }
 

@@ -226,7 +226,7 @@ impl Handle {
     /// See [`ProposeError`].
     pub async fn propose_fence(&self, command: FenceNode, actor: &str) -> Result<Committed, ProposeError> {
         let core = self.core();
-        let node = command.node;
+        let (node, leadership) = (command.node, command.leadership);
         let published = core.state();
         let begun = {
             let mut ledger = core.leases.ledger.lock();
@@ -238,10 +238,26 @@ impl Handle {
             return Err(ProposeError::Unavailable("the node has been heard again".to_owned()));
         }
         let result = self.propose_here(Command::FenceNode(command), actor).await;
-        // Unknown: no grant until a later one, which the log orders behind it, is known.
-        if !matches!(result, Err(ProposeError::Unknown(_))) {
-            core.leases.ledger.lock().end_fence(node);
+        if matches!(result, Err(ProposeError::Unknown(_))) {
+            tokio::spawn(settle(Arc::clone(core), leadership, node));
+        } else {
+            core.leases.ledger.lock().end_fence(leadership, node);
         }
         result
+    }
+}
+
+/// Waits until the outcome of a fence is known after all: when an entry that the log orders behind it is applied, it
+/// has been applied, or never will be. Another leadership opens new books.
+async fn settle(core: Arc<Core>, leadership: Revision, node: NodeId) {
+    loop {
+        let led = core.state().state.leadership.is_some_and(|now| now.revision == leadership);
+        if !led || core.is_leaving() {
+            return;
+        }
+        if let Ok(Ok(_)) = tokio::time::timeout(ROUND, core.raft.write_blank()).await {
+            return core.leases.ledger.lock().end_fence(leadership, node);
+        }
+        tokio::time::sleep(TICK).await;
     }
 }

@@ -222,6 +222,7 @@ fn node(n: u64) -> Node {
         traits: BTreeSet::new(),
         failed_builds: u32::from(n.is_multiple_of(50)),
         fence: None,
+        fenced_at: None,
         drain: None,
         maintenance: None,
         findings: BTreeMap::new(),

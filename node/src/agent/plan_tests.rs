@@ -96,7 +96,13 @@ fn active() -> Vm {
 
 fn off(task_state: Option<TaskState>) -> Vm {
     let power = Power { want: WantPower::Off, ..record(ME).power };
-    Vm { power, status: VmStatus::Active, task_state, ..active() }
+    let told = if task_state.is_none() { ObservedState::Stopped } else { ObservedState::Running };
+    let observed = active().observed.map(|observed| Observed { state: told, ..observed });
+    Vm { power, status: VmStatus::Active, task_state, observed, ..active() }
+}
+
+fn forgotten() -> Vm {
+    Vm { status: VmStatus::Error, observed: None, ..off(None) }
 }
 
 fn deleting() -> Vm {
@@ -224,6 +230,12 @@ fn the_next_step_follows_from_record_and_host() {
         ),
         ("off and told", Some(off(None)), here(10, 1, ended(ExitCause::GuestOff)), Step::Nothing),
         ("off and nothing here", Some(off(None)), Observation::Absent, Step::Nothing),
+        (
+            "off, and the record does not know how it is",
+            Some(forgotten()),
+            here(10, 1, ended(failed())),
+            report(ObservedState::Stopped),
+        ),
         ("delete ends it", Some(deleting()), here(10, 1, Running), Step::Stop(StopMode::Force)),
         (
             "delete marks it",

@@ -42,6 +42,7 @@ impl ClusterPolicy {
 }
 
 impl Default for ClusterPolicy {
+    /// Stays as it is for ever: snapshots leave it out, and replicas of another version must read the same.
     fn default() -> Self {
         Self {
             lease_ttl_ms: 15_000,
@@ -57,7 +58,11 @@ impl Default for ClusterPolicy {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Freeze {
     pub since: Timestamp,
+    /// As asked for: leases are longer by what is left of it.
     pub for_ms: u64,
+    /// The longest that was asked for before it ended: leases of an earlier one may be out, so it is waited for.
+    #[serde(default)]
+    pub longest_ms: u64,
     pub reason: Option<String>,
     /// Revision of the `SetFreeze`.
     pub revision: Revision,

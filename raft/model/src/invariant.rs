@@ -126,6 +126,9 @@ fn check_vm(state: &State, vm: &Vm) -> Result<(), String> {
     if vm.status == VmStatus::Deleting && vm.claim.is_none() {
         return Err(format!("VM {name}: deleting without a claim, nobody will finish it"));
     }
+    if vm.claim.is_none() && (vm.recovery.vacate.is_some() || vm.recovery.stopped_for.is_some()) {
+        return Err(format!("VM {name}: is to leave a node, or was stopped for one, and is on none"));
+    }
     if vm.claim.as_ref().is_some_and(|claim| claim.epoch.0 > state.revision) {
         return Err(format!("VM {name}: an epoch of the future"));
     }

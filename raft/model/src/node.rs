@@ -55,6 +55,9 @@ pub struct Node {
     /// It was fenced and has not yet shown that nothing of what it lost runs there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<Fence>,
+    /// When it was last fenced, whether or not it is back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fenced_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain: Option<Drain>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -181,6 +181,9 @@ impl Vm {
         if self.status == VmStatus::Deleting || self.recovery.vacate.is_some() {
             return Err("it leaves its node already".to_owned());
         }
+        if self.recovery.stopped_for.is_some() {
+            return Err("the drain of its node stopped it, and starts it again when it is over".to_owned());
+        }
         if self.spec.node.is_some() {
             return Err("it was created for that node only".to_owned());
         }

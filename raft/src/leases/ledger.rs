@@ -35,8 +35,8 @@ struct Account {
     lease_ends: u64,
     /// For how long it has asked for nothing while the leader could hear, in milliseconds.
     silent: u64,
-    /// A `FenceNode` was proposed, and its outcome is not known.
-    fencing: bool,
+    /// How many `FenceNode` were proposed of which the outcome is not known.
+    fencing: u32,
     /// Since when it asks and says each time that it holds no lease.
     unheld_since: Option<u64>,
     /// The fence that was last seen in its record; being let back opens a new account.
@@ -87,7 +87,8 @@ impl Ledger {
             let account = self.nodes.entry(node.id).or_default();
             let fence = node.fence.as_ref().map(|fence| fence.revision);
             if account.fence != fence {
-                *account = Account { fence, lease_ends: account.lease_ends, ..Account::default() };
+                let Account { lease_ends, fencing, .. } = *account;
+                *account = Account { fence, lease_ends, fencing, ..Account::default() };
             }
         }
     }
@@ -97,8 +98,13 @@ impl Ledger {
     pub fn tick(&mut self, now: u64, heard: bool) {
         let passed = now.saturating_sub(self.ticked_at);
         self.ticked_at = now;
+        let listening = heard && passed <= TICK_MAX_MS;
         for account in self.nodes.values_mut() {
-            account.silent = if heard && passed <= TICK_MAX_MS { account.silent + passed } else { 0 };
+            account.silent = if listening { account.silent + passed } else { 0 };
+            if !listening {
+                // Without a quorum nobody is granted anything, the leader's own node included: no fault of theirs.
+                account.unheld_since = None;
+            }
         }
     }
 
@@ -113,7 +119,7 @@ impl Ledger {
             return Err(Refusal::Fenced);
         }
         let Some(account) = self.nodes.get(&node) else { return Err(Refusal::NoMember) };
-        if account.fencing && !planted(Plant::GrantRacingFence) {
+        if account.fencing > 0 && !planted(Plant::GrantRacingFence) {
             return Err(Refusal::Fencing);
         }
         Ok(())
@@ -180,14 +186,15 @@ impl Ledger {
             return false;
         }
         let account = self.nodes.entry(node).or_default();
-        account.fencing = true;
+        account.fencing += 1;
         true
     }
 
-    /// The outcome of the `FenceNode` is known.
-    pub fn end_fence(&mut self, node: NodeId) {
-        if let Some(account) = self.nodes.get_mut(&node) {
-            account.fencing = false;
+    /// The outcome of a `FenceNode` that was proposed in this leadership is known.
+    pub fn end_fence(&mut self, leadership: Revision, node: NodeId) {
+        let ours = self.leadership.is_some_and(|(revision, _)| revision == leadership);
+        if let Some(account) = self.nodes.get_mut(&node).filter(|_| ours) {
+            account.fencing = account.fencing.saturating_sub(1);
         }
     }
 
@@ -202,7 +209,8 @@ impl Ledger {
     pub fn thawed(&self, state: &State, now: u64) -> Option<Revision> {
         let ((_, began), (seen, since)) = (self.leadership?, self.freeze?);
         let freeze = state.freeze.as_ref().filter(|freeze| freeze.revision == seen)?;
-        let wait = freeze.for_ms + state.policy.longest_ttl_ms + state.policy.margin_ms;
+        let wait =
+            freeze.for_ms.max(freeze.longest_ms) + state.policy.longest_ttl_ms + state.policy.margin_ms;
         (now >= began.max(since) + wait).then_some(seen)
     }
 

@@ -121,7 +121,9 @@ fn grant_and_fence_exclude_each_other() {
     pass(&mut ledger, &state, BEGAN, end, true);
     assert!(ledger.begin_fence(&state, A, end));
     assert_eq!(ledger.may_grant(&state, A), Err(Refusal::Fencing));
-    ledger.end_fence(A);
+    ledger.end_fence(Revision(9), A);
+    assert_eq!(ledger.may_grant(&state, A), Err(Refusal::Fencing), "of another leadership");
+    ledger.end_fence(Revision(10), A);
     assert_eq!(ledger.may_grant(&state, A), Ok(()));
     ledger.grant(&state, A, end);
     assert!(!ledger.begin_fence(&state, A, end), "it was granted a lease");
@@ -146,11 +148,28 @@ fn a_node_that_holds_nothing_for_long_is_cut_off_when_its_vms_should_move() {
 }
 
 #[test]
+fn a_leader_that_had_no_quorum_does_not_blame_its_own_node() {
+    let state = state(10);
+    let mut ledger = opened(&state);
+    ledger.grant(&state, A, BEGAN);
+    // Its heartbeats arrive, being local; its lease lapses, since no round completes.
+    let outage = BEGAN + 60_000;
+    for now in (BEGAN..=outage).step_by(500) {
+        ledger.tick(now, false);
+        assert_eq!(ledger.note_heartbeat(&state, A, false, now), Ok(()));
+    }
+    ledger.tick(outage + 500, true);
+    assert!(ledger.fenceable(&state, outage + 500).is_empty());
+}
+
+#[test]
 fn a_freeze_makes_leases_long_and_is_over_when_they_are() {
     let mut state = state(10);
     let mut ledger = opened(&state);
     let for_ms = 60_000;
-    let freeze = Freeze { since: Timestamp(1), for_ms, reason: None, revision: Revision(12), over: false };
+    let revision = Revision(12);
+    let freeze =
+        Freeze { since: Timestamp(1), for_ms, longest_ms: for_ms, reason: None, revision, over: false };
     state.freeze = Some(freeze);
     ledger.follow(&state, BEGAN + 1_000);
     assert_eq!(ledger.grant(&state, A, BEGAN + 1_000).ttl_ms, 60_000 + 15_000);

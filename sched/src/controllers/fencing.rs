@@ -61,9 +61,9 @@ pub fn at_once(state: &State) -> usize {
 
 /// How many more of them may be fenced now.
 pub fn fences_left(state: &State, now: Timestamp) -> usize {
+    // Also those that are back by now.
     let lately = |node: &&Node| {
-        let fence = node.fence.as_ref();
-        fence.is_some_and(|fence| now.0.saturating_sub(fence.at.0) < state.policy.lease_ttl_ms)
+        node.fenced_at.is_some_and(|at| now.0.saturating_sub(at.0) < state.policy.lease_ttl_ms)
     };
     at_once(state).saturating_sub(state.nodes.values().filter(lately).count())
 }

@@ -61,8 +61,10 @@ pub fn deadline(state: &State, vm: &Vm) -> Option<Timestamp> {
 /// Whether the record says that the step is late, and the VM is still in it: what may still run on its node is only
 /// ended there. Nothing else gives such a VM a fault at so late a moment but a node that says what it waits for.
 pub fn is_said(state: &State, vm: &Vm) -> bool {
-    let stays =
-        matches!(vm.task_state, Some(TaskState::PoweringOff | TaskState::Moving | TaskState::Deleting));
+    let stays = matches!(
+        vm.task_state,
+        Some(TaskState::Spawning | TaskState::PoweringOff | TaskState::Moving | TaskState::Deleting)
+    );
     let late = first_deadline(state, vm);
     stays && vm.fault.as_ref().zip(late).is_some_and(|(fault, late)| fault.at >= late)
 }

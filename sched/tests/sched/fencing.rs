@@ -240,3 +240,97 @@ fn a_node_that_opens_again_starts_what_its_drain_stopped() {
     assert_eq!((cluster.record(vm).power.want, cluster.record(vm).power.run), (WantPower::On, 2));
     assert!(cluster.state.nodes[&node].drain.is_none());
 }
+
+/// Asked to leave, then its node is lost: whoever takes the claim away takes the request along.
+#[test]
+fn a_vm_that_was_to_leave_a_node_that_is_lost_can_be_started_again() {
+    for off in [false, true] {
+        let mut cluster = Cluster::of(&[MEDIUM; 3]);
+        let vm = on(&mut cluster, 2, Availability::Failover);
+        let (leadership, stop) = (cluster.leadership(), StopMode::Force);
+        let vacate = VacateVms { leadership, vms: vec![vm], reason: "drain".into(), stop };
+        cluster.done(Command::VacateVms(vacate));
+        if off {
+            let want = WantPower::Off;
+            cluster.done(Command::SetVmPower(SetVmPower { vm, want, reboot: false, stop, expected: None }));
+        }
+        cluster.set_up(2, false);
+        let remove = RemoveNode { node: NodeId(2), confirm_node_off: true };
+        cluster.done(Command::RemoveNode(remove));
+        assert_eq!(cluster.record(vm).recovery.vacate, None);
+        let want = WantPower::On;
+        cluster.done(Command::SetVmPower(SetVmPower { vm, want, reboot: false, stop, expected: None }));
+        assert!(cluster.placed_on(vm).is_some());
+    }
+}
+
+#[test]
+fn what_a_drain_stopped_runs_again_where_its_machine_never_comes_back() {
+    let mut cluster = Cluster::of(&[MEDIUM; 3]);
+    let vm = on(&mut cluster, 2, Availability::Pinned);
+    let request = DrainRequest { stop_timeout_s: 5, pinned: DrainPinned::Stop };
+    let node = NodeId(2);
+    cluster.done(Command::SetNodeDrain(SetNodeDrain { node, drain: Some(request), expected: None }));
+    let leadership = cluster.leadership();
+    cluster.done(Command::StopForDrain(StopForDrain { leadership, vms: vec![vm] }));
+    assert!(cluster.record(vm).may_move().is_err(), "its drain starts it again");
+    cluster.set_up(2, false);
+    cluster.done(Command::EvacuateVm(EvacuateVm { vm, confirm_node_off: true, expected: None }));
+    assert_eq!(cluster.record(vm).power.want, WantPower::On);
+    assert!(cluster.placed_on(vm).is_some_and(|host| host != 2));
+}
+
+#[test]
+fn a_clock_that_is_moved_moves_what_the_cap_on_fences_counts_from() {
+    for by_ms in [-86_400_000, 86_400_000] {
+        let mut cluster = Cluster::of(&[MEDIUM; 5]);
+        on(&mut cluster, 2, Availability::Failover);
+        on(&mut cluster, 3, Availability::Failover);
+        fence(&mut cluster, 2);
+        let leadership = cluster.leadership();
+        cluster.done(Command::SetClock(SetClock { leadership, by_ms }));
+        cluster.now.0 = cluster.now.0.saturating_add_signed(by_ms);
+        assert_eq!(fenced(&cluster, &[3]), BTreeSet::new(), "one within a ttl");
+        // Also when the first is back already.
+        unfence(&mut cluster, 2);
+        assert_eq!(fenced(&cluster, &[3]), BTreeSet::new(), "one within a ttl, though it is back");
+        cluster.now.0 += cluster.state.policy.lease_ttl_ms;
+        assert_eq!(fenced(&cluster, &[3]), BTreeSet::from([3]));
+    }
+}
+
+#[test]
+fn what_its_node_is_building_is_left_to_it() {
+    let mut cluster = Cluster::of(&[MEDIUM; 3]);
+    let vm = cluster.create(SMALL_VM, |_| {});
+    cluster.placed_on(vm);
+    let reset = Command::ResetVmState(ResetVmState { vm, expected: None });
+    assert!(matches!(cluster.apply(reset), Reply::Rejected(_)));
+    let (leadership, task_state, run) = (cluster.leadership(), TaskState::Spawning, 1);
+    cluster.done(Command::TaskOverdue(TaskOverdue { leadership, vm, task_state, run }));
+    assert_eq!(cluster.record(vm).status, VmStatus::Build);
+    assert!(cluster.record(vm).fault.is_some());
+    cluster.fail_build(vm, "no disk");
+    assert_eq!(cluster.record(vm).task_state, Some(TaskState::Scheduling));
+}
+
+#[test]
+fn a_vm_on_its_way_out_keeps_the_word_that_let_it_go() {
+    let mut cluster = Cluster::of(&[MEDIUM; 3]);
+    let vm = on(&mut cluster, 2, Availability::Pinned);
+    let (leadership, stop) = (cluster.leadership(), StopMode::Force);
+    cluster.done(Command::VacateVms(VacateVms { leadership, vms: vec![vm], reason: "drain".into(), stop }));
+    let refuse = SetVmPolicies {
+        vm,
+        availability: None,
+        disk_loss: Some(DiskLoss::Refuse),
+        restart_policy: None,
+        start_order: None,
+        start_delay_s: None,
+        expected: None,
+    };
+    match cluster.apply(Command::SetVmPolicies(refuse)) {
+        Reply::Rejected(reason) => assert!(reason.to_string().contains("disk_loss"), "{reason}"),
+        other => panic!("{other:?}"),
+    }
+}

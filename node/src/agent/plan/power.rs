@@ -91,9 +91,15 @@ pub fn off(on: Standing, vm: &Vm, epoch: Epoch, here: Option<&Instance>) -> Step
         _ if lags(here.is_some_and(|instance| instance.run > vm.power.run)) => Step::Wait("the replica lags"),
         Some(state) if alive(state) => Step::Stop(vm.power.stop),
         // The record already says how it ended.
-        _ if vm.task_state.is_none() => Step::Nothing,
+        _ if vm.task_state.is_none() && vm.observed.as_ref().is_some_and(|seen| is_over(&seen.state)) => {
+            Step::Nothing
+        }
         _ => report(on, vm, epoch, vm.power.run, ObservedState::Stopped),
     }
+}
+
+fn is_over(told: &ObservedState) -> bool {
+    matches!(told, ObservedState::Stopped | ObservedState::GuestOff | ObservedState::Failed { .. })
 }
 
 /// A report, unless the record says the same already.

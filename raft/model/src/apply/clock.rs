@@ -21,6 +21,10 @@ impl Cx<'_> {
         for mut node in nodes {
             node.up_changed_at = moved(node.up_changed_at, c.by_ms);
             node.cloned_at = node.cloned_at.map(|at| moved(at, c.by_ms));
+            node.fenced_at = node.fenced_at.map(|at| moved(at, c.by_ms));
+            if let Some(fence) = &mut node.fence {
+                fence.at = moved(fence.at, c.by_ms);
+            }
             self.state.nodes.insert(node.id, node);
         }
         let message = format!("by {} s, as the clock of the leader is", c.by_ms / 1_000);
@@ -46,8 +50,14 @@ fn move_vm(vm: &mut Vm, by_ms: i64) {
     for at in running_out.into_iter().flatten() {
         *at = moved(*at, by_ms);
     }
-    if let Some(observed) = vm.observed.as_mut().filter(|_| vm.task_state.is_some()) {
+    if vm.task_state.is_none() {
+        return;
+    }
+    if let Some(observed) = &mut vm.observed {
         observed.at = moved(observed.at, by_ms);
+    }
+    if let Some(fault) = &mut vm.fault {
+        fault.at = moved(fault.at, by_ms);
     }
 }
 

@@ -63,7 +63,7 @@ impl Cx<'_> {
             limits::text("reason", reason, limits::MESSAGE_MAX)?;
         }
         // The earlier one's leases may be out until its end: the longer of both is waited for.
-        let before = self.state.freeze.as_ref().map_or(0, |freeze| freeze.for_ms);
+        let before = self.state.freeze.as_ref().map_or(0, |freeze| freeze.longest_ms.max(freeze.for_ms));
         let message = format!(
             "for {} s{}",
             for_ms / 1000,
@@ -71,7 +71,8 @@ impl Cx<'_> {
         );
         self.state.freeze = Some(Freeze {
             since: self.at,
-            for_ms: for_ms.max(before),
+            for_ms,
+            longest_ms: for_ms.max(before),
             reason: c.reason.clone(),
             revision: self.revision,
             over: false,

@@ -156,8 +156,7 @@ impl Cx<'_> {
     }
 
     /// It has left its node: back to the queue, or off without a node.
-    pub(super) fn vacated(&mut self, mut vm: Vm) {
-        let vacate = vm.recovery.vacate.take();
+    pub(super) fn vacated(&mut self, mut vm: Vm, vacate: Option<Vacate>) {
         vm.recovery.move_to = vacate.as_ref().and_then(|vacate| vacate.to);
         let reason = vacate.map_or(String::new(), |vacate| vacate.reason);
         self.event(Kind::Vm, vm.id, &vm.name, "left", reason);

@@ -26,6 +26,7 @@ impl Cx<'_> {
             return Err(wrong_state(format!("fencing needs {FAILOVER_NODES_MIN} nodes")));
         }
         node.fence = Some(Fence { at: self.at, revision: self.revision, lost: Default::default() });
+        node.fenced_at = Some(self.at);
         node.up = false;
         node.up_changed_at = self.at;
         node.revision = self.revision;
@@ -102,8 +103,6 @@ impl Cx<'_> {
         vm.observed = None;
         vm.excluded.clear();
         vm.refusals.clear();
-        vm.recovery.vacate = None;
-        vm.recovery.next_restart_at = None;
         vm.waiting_since = Some(self.at);
         self.state.waiting.insert(vm.id);
     }

@@ -63,6 +63,7 @@ impl Cx<'_> {
                 traits: BTreeSet::new(),
                 failed_builds: 0,
                 fence: None,
+                fenced_at: None,
                 drain: None,
                 maintenance: None,
                 findings: BTreeMap::new(),

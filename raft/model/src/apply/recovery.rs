@@ -7,7 +7,7 @@ use crate::command::{ResetVmState, RestartVm, SetVmPolicies, TaskOverdue};
 use crate::limits;
 use crate::reply::{Kind, Outcome, Reason};
 use crate::vm::{
-    Availability, Fault, RESTART_PAUSE_MAX_MS, RESTART_PAUSE_MS, RESTART_WINDOW_MS, RESTARTS_MAX,
+    Availability, DiskLoss, Fault, RESTART_PAUSE_MAX_MS, RESTART_PAUSE_MS, RESTART_WINDOW_MS, RESTARTS_MAX,
     RestartPolicy, START_DELAY_S_MAX, TaskState, Vm, VmSpec, VmStatus, WantPower,
 };
 
@@ -50,6 +50,12 @@ impl Cx<'_> {
     pub(super) fn set_vm_policies(&mut self, c: &SetVmPolicies) -> Result<Outcome, Reason> {
         let mut vm = self.own_vm(c.vm)?;
         check_expected(c.expected, vm.revision)?;
+        if vm.recovery.vacate.is_some() && c.disk_loss == Some(DiskLoss::Refuse) {
+            return Err(invalid(
+                "disk_loss",
+                "the VM is leaving its node and its disk with it; set it when it has",
+            ));
+        }
         let before = vm.spec.availability;
         let policies = &mut vm.spec.policies;
         policies.disk_loss = c.disk_loss.unwrap_or(policies.disk_loss);
@@ -130,10 +136,10 @@ impl Cx<'_> {
         let node = vm.claim.as_ref().map(|claim| claim.node);
         let name =
             node.and_then(|node| self.state.nodes.get(&node)).map_or("its node", |node| node.name.as_str());
-        let message = format!("{name} has not finished in time ({:?}); it goes on trying", c.task_state);
+        let message = format!("{name} has not finished in time ({}); it goes on trying", step(c.task_state));
         vm.fault = Some(Fault { message: message.clone(), node, at: self.at });
-        // What may still run is only ended by its node.
-        let stays = vm.status == VmStatus::Deleting
+        // What may still run is only ended by its node, and what it builds only it finishes or gives back.
+        let stays = matches!(vm.status, VmStatus::Deleting | VmStatus::Build)
             || vm.recovery.vacate.is_some()
             || c.task_state == TaskState::PoweringOff;
         if !stays {
@@ -160,6 +166,13 @@ impl Cx<'_> {
                 vm.name
             )));
         }
+        if vm.status == VmStatus::Build {
+            return Err(wrong_state(format!(
+                "VM `{}` is being built, which its node finishes or gives back; delete it, or evacuate it if that \
+                 machine is off",
+                vm.name
+            )));
+        }
         if vm.task_state.is_none() && vm.status != VmStatus::Error {
             return Err(wrong_state(format!("VM `{}` is in no transitional state", vm.name)));
         }
@@ -174,6 +187,20 @@ impl Cx<'_> {
         self.event(Kind::Vm, vm.id, &vm.name, "reset", "its node's next report tells how it is");
         self.put_vm(vm);
         Ok(Outcome::Vm(c.vm))
+    }
+}
+
+/// As users see it.
+fn step(task_state: TaskState) -> &'static str {
+    match task_state {
+        TaskState::Scheduling => "scheduling",
+        TaskState::Spawning => "spawning",
+        TaskState::PoweringOn => "powering-on",
+        TaskState::PoweringOff => "powering-off",
+        TaskState::Rebooting => "rebooting",
+        TaskState::Deleting => "deleting",
+        TaskState::Restarting => "restarting",
+        TaskState::Moving => "moving",
     }
 }
 

@@ -29,8 +29,9 @@ impl Cx<'_> {
                 Err(wrong_state(format!("VM `{}` was not to leave its node", vm.name)))
             }
             ReleaseCause::Vacated => {
+                let vacate = vm.recovery.vacate.take();
                 self.end_claim(&mut vm);
-                self.vacated(vm);
+                self.vacated(vm, vacate);
                 Ok(Outcome::Vm(c.vm))
             }
             // It has run, so its disk may hold something: nobody throws that away for a failed start.
@@ -70,9 +71,16 @@ impl Cx<'_> {
         self.put_vm(vm);
     }
 
-    /// Takes the claim away from VM and node. The caller stores the VM.
+    /// Takes the claim away from VM and node, and with it what was to happen there. The caller stores the VM.
     pub(super) fn end_claim(&mut self, vm: &mut Vm) {
         let Some(claim) = vm.claim.take() else { return };
+        vm.recovery.vacate = None;
+        vm.recovery.next_restart_at = None;
+        if vm.recovery.stopped_for.take().is_some() && vm.status != VmStatus::Deleting {
+            // Its owner wanted it on; the drain that stopped it is over for it.
+            vm.power.want = WantPower::On;
+            vm.power.run += 1;
+        }
         let mut node = self.state.nodes.get(&claim.node).cloned().expect("a claim is on a node that exists");
         let never_added = planted(Plant::ClaimLater) && vm.observed.is_none();
         if !never_added && !planted(Plant::LeakClaim) {

@@ -165,6 +165,8 @@ impl Cx<'_> {
             vm.power.want = WantPower::On;
             vm.power.run += 1;
             vm.fault = None;
+            vm.recovery.failing_over = false;
+            vm.recovery.move_to = None;
             self.reschedule(vm);
             return Ok("rescheduling");
         }
