@@ -73,8 +73,8 @@ impl Profile {
 
 fn ci() -> Vec<Entry> {
     use Nemesis::{
-        DiskHung, LeasePartition, Mix, PartitionLeader, PartitionOneWay, Pause, PowerAll, PowerOne, Replace,
-        Rolling,
+        ClockJump, DiskHung, LeasePartition, Mix, PartitionLeader, PartitionOneWay, Pause, PowerAll,
+        PowerOne, Replace, Rolling,
     };
     use Test::{Append, Limits, Register, StaleRead, VmLifecycle, Wiped};
     vec![
@@ -89,6 +89,7 @@ fn ci() -> Vec<Entry> {
         entry(Append, PowerAll, 2),
         entry(Append, Rolling, 1),
         entry(Limits, Mix, 3),
+        entry(Limits, ClockJump, 2),
         own(Wiped, 1),
         real(entry(VmLifecycle, PowerOne, 2)),
         failover(LeasePartition, 1),
@@ -119,7 +120,7 @@ const HARSH: [Nemesis; 5] =
 
 fn nightly() -> Vec<Entry> {
     use Nemesis::{
-        Failover, Kill, KillShim, KillVmm, LeaderRestart, LeaseKill, LeaseKillHost, LeaseOneWay,
+        ClockJump, Failover, Kill, KillShim, KillVmm, LeaderRestart, LeaseKill, LeaseKillHost, LeaseOneWay,
         LeasePartition, LeasePartitionPower, LeasePause, LeasePower, Mix, PartitionBridge, PartitionHalves,
         PartitionLeader, PartitionPower, PartitionRing, PowerAll, Rolling,
     };
@@ -128,7 +129,7 @@ fn nightly() -> Vec<Entry> {
     let harsh = |test| HARSH.map(|nemesis| entry(test, nemesis, 3)).to_vec();
     let mut list = [of(VmLifecycle), of(StaleRead), of(Register), of(Append)].concat();
     list.extend([harsh(Register), harsh(Append)].concat());
-    list.extend([Mix, Kill, PowerAll, PartitionLeader].map(|nemesis| entry(Limits, nemesis, 6)));
+    list.extend([Mix, Kill, PowerAll, PartitionLeader, ClockJump].map(|nemesis| entry(Limits, nemesis, 6)));
     list.extend(
         [LeasePause, LeasePartition, LeaseOneWay, LeaseKill, LeaseKillHost, LeasePower, LeasePartitionPower]
             .map(|nemesis| failover(nemesis, 4)),

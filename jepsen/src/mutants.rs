@@ -42,7 +42,8 @@ const SNAPSHOTS: &[&str] = &["snapshot-often"];
 
 fn all() -> Vec<Mutant> {
     use Nemesis::{
-        Kill, LeaderRestart, LeaseKill, LeasePartition, LeasePartitionPower, PartitionLeader, Pause, PowerAll,
+        ClockJump, Kill, LeaderRestart, LeaseKill, LeasePartition, LeasePartitionPower, PartitionLeader,
+        Pause, PowerAll,
     };
     use Test::{Append, LaggingHost, Limits, Register, StaleRead, VmLifecycle, Wiped};
     let real = |of: Mutant| Mutant { hypervisor: Hypervisor::CloudHypervisor, ..of };
@@ -84,6 +85,7 @@ fn all() -> Vec<Mutant> {
         mutant("leak-claim", "a claim's end frees nothing", VmLifecycle, Kill, 1),
         mutant("resurrect-delete", "a late report brings a deleted VM back", VmLifecycle, LeaderRestart, 4),
         mutant("quota-at-leader", "the quota is checked by the leader only", Limits, Kill, 2),
+        mutant("stamps-by-wall-clock", "time-outs go by a wall clock that is set", Limits, ClockJump, 5),
         real(failover(
             "lease-without-quorum",
             "a leader grants leases without asking a quorum",

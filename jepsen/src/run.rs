@@ -108,11 +108,13 @@ pub async fn run_under(test: Test, options: &Options, trouble: Option<Trouble>) 
     let parameters = Parameters::of(test, options, trouble);
     let store = make_store(&options.store, &parameters.test)?;
     let journal = Arc::new(Journal::create(&store.join(stored::HISTORY), &parameters)?);
+    // Only the program that has bugs on demand has a wall clock that can be set; without a bug it has none.
+    let sets_clocks = trouble.is_some_and(|trouble| trouble.nemesis.sets_clocks());
     let setup = Setup {
         nodes: options.nodes,
         hypervisor: options.hypervisor,
         search_path: None,
-        plant: options.plant.clone(),
+        plant: options.plant.clone().or(sets_clocks.then(String::new)),
     };
     let start = async {
         if parameters.isolated { Cluster::start_isolated(&setup).await } else { Cluster::start(&setup).await }

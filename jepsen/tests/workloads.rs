@@ -26,3 +26,10 @@ async fn quota_and_capacity_hold_while_nodes_are_killed() {
 async fn a_node_that_lost_its_store_does_not_come_back_under_its_old_id() {
     isolation::run("a_node_that_lost_its_store", Test::Wiped, Nemesis::Kill, 1).await;
 }
+
+/// Entries that were under way when the clock of the log was set came behind that, and set it back; each setting
+/// moved all time-outs, and VMs that had just been created were given up.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_is_given_up_because_a_clock_was_set() {
+    isolation::run("nobody_is_given_up", Test::Limits, Nemesis::ClockJump, 2).await;
+}

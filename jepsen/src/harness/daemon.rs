@@ -110,6 +110,11 @@ impl Daemon {
         self.dir.join("log")
     }
 
+    /// By how much its wall clock is wrong, in milliseconds; where it has the program that reads this.
+    pub fn clock_file(&self) -> PathBuf {
+        self.dir.join("clock")
+    }
+
     /// A fresh client of this node.
     pub fn client(&self) -> Client {
         Client::new(self.endpoint())
@@ -177,7 +182,7 @@ impl Daemon {
             command.env("PATH", path);
         }
         if let Some(plant) = &self.setup.plant {
-            command.env("HOLM_PLANT", plant);
+            command.env("HOLM_PLANT", plant).env("HOLM_CLOCK_FILE", self.clock_file());
         }
         self.child = Some(command.spawn().context("cannot start holmd")?);
         Ok(())

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 use super::netns::call;
@@ -15,8 +15,8 @@ use super::process::Process;
 
 /// Sparse: what is not used is not there.
 const BYTES: u64 = 4 << 30;
-/// The last process that held the file system is gone by then.
-const RELEASE_LIMIT: Duration = Duration::from_secs(60);
+/// The last process of ours that held the file system is gone by then.
+const RELEASE_LIMIT: Duration = Duration::from_secs(10);
 
 nix::ioctl_write_ptr_bad!(ext4_shutdown, 0x8004_587d, u32);
 /// Cuts at once, without even writing the journal.
@@ -195,10 +195,27 @@ impl Disk {
         let began = Instant::now();
         while alive.exists() {
             if began.elapsed() > RELEASE_LIMIT {
-                bail!("{} is still held by {:?}", self.file.display(), holders(&self.mount_point));
+                return self.move_away();
             }
             std::thread::sleep(Duration::from_millis(5));
         }
+        Ok(())
+    }
+
+    /// Somebody's mount namespace was made while the disk was mounted, and keeps the dead file system in memory. What
+    /// had become durable is on the device: a copy of it is what the node boots from.
+    fn move_away(&mut self) -> Result<()> {
+        let held = holders(&self.mount_point);
+        ensure!(!held.is_empty(), "{} is still held, by nobody", self.file.display());
+        eprintln!("holm-jepsen: a copy of {} is used, since it is held by {held:?}", self.file.display());
+        let copy = self.file.with_extension(format!("{:04x}", rand::random::<u16>()));
+        call(Command::new("cp").arg("--sparse=always").arg(&self.file).arg(&copy))?;
+        let device = call(Command::new("losetup").args(["--find", "--show"]).arg(&copy))?;
+        if let Some(old) = self.device.replace(device.trim().into()) {
+            // Goes with its last user.
+            call(Command::new("losetup").arg("--detach").arg(old))?;
+        }
+        self.file = copy;
         Ok(())
     }
 

@@ -122,6 +122,8 @@ pub enum FaultKind {
     Replace,
     /// Every daemon is stopped and started, one after another.
     Rolling,
+    /// One node's wall clock is set, forwards or back.
+    ClockJump,
 }
 
 /// One fault, from its beginning until it was healed.

@@ -59,6 +59,8 @@ pub enum Nemesis {
     Replace,
     /// Stops and starts every daemon in turn.
     Rolling,
+    /// Sets the leader's wall clock, by minutes or hours; on daemons whose clock can be set.
+    ClockJump,
     /// A daemon stands still for about as long as a lease lasts, shorter or longer.
     LeasePause,
     /// The leader is cut off for longer than a lease.
@@ -105,6 +107,11 @@ impl Nemesis {
         )
     }
 
+    /// Whether daemons must be ones whose wall clock can be set.
+    pub fn sets_clocks(self) -> bool {
+        self == Self::ClockJump
+    }
+
     /// How long faults are held, in milliseconds, where it is not as usual. Leases last 8.4 seconds in tests of
     /// failover, and nodes are fenced two seconds later.
     pub(super) fn hold(self) -> Option<std::ops::Range<u64>> {
@@ -129,6 +136,7 @@ impl Nemesis {
             Self::Truncate => FaultKind::Truncate,
             Self::Replace => FaultKind::Replace,
             Self::Rolling => FaultKind::Rolling,
+            Self::ClockJump => FaultKind::ClockJump,
             Self::LeasePause => FaultKind::Pause,
             Self::LeasePartition => FaultKind::PartitionLeader,
             Self::LeaseOneWay => FaultKind::PartitionOneWay,

@@ -44,6 +44,7 @@ impl Nature<'_> {
                 let other = (victim + 1) % self.cluster.daemons.len();
                 self.cluster.replace(victim, other).await
             }
+            FaultKind::ClockJump => self.set_clock(victim, at, trouble).await,
             FaultKind::Rolling => {
                 self.took_hold(at, trouble);
                 for node in 0..self.cluster.daemons.len() {
@@ -83,6 +84,29 @@ impl Nature<'_> {
         self.took_hold(at, trouble);
         wait_for("the VMM to end", LIMIT, || async { Ok((!vmm.is_alive()).then_some(())) }).await?;
         self.others_go_on().await
+    }
+
+    /// The leader's wall clock is set, and set right again. Seen at the time that the node says it is.
+    async fn set_clock(&mut self, victim: usize, at: usize, trouble: &mut Trouble) -> Result<()> {
+        let minutes = [-120, -10, 11, 60, 600];
+        let by_ms = minutes.choose(self.rng).copied().unwrap_or(60) * 60_000;
+        let file = self.cluster.daemons[victim].clock_file();
+        std::fs::write(&file, by_ms.to_string())?;
+        self.clock_is(victim, by_ms).await?;
+        self.took_hold(at, trouble);
+        self.hold(4_000..9_000).await;
+        self.others_go_on().await?;
+        std::fs::write(&file, "0")?;
+        self.clock_is(victim, 0).await
+    }
+
+    /// The daemon has said that its clock is wrong by so much.
+    async fn clock_is(&self, victim: usize, by_ms: i64) -> Result<()> {
+        let seen = self.cluster.daemons[victim].clock_file().with_extension("seen");
+        wait_for("the wall clock to be set", LIMIT, || async {
+            Ok((std::fs::read_to_string(&seen).unwrap_or_default() == by_ms.to_string()).then_some(()))
+        })
+        .await
     }
 
     async fn fill(&mut self, victim: usize, at: usize, trouble: &mut Trouble) -> Result<()> {

@@ -89,11 +89,13 @@ impl Trouble {
 
 fn is_of_host(kind: FaultKind) -> bool {
     use FaultKind::{
-        Damage, DiskFull, DiskHung, DiskSlow, KillHost, KillShim, KillVmm, Replace, Rolling, Truncate,
+        ClockJump, Damage, DiskFull, DiskHung, DiskSlow, KillHost, KillShim, KillVmm, Replace, Rolling,
+        Truncate,
     };
     matches!(
         kind,
-        KillHost
+        ClockJump
+            | KillHost
             | KillShim
             | KillVmm
             | DiskFull
@@ -119,7 +121,7 @@ impl Nature<'_> {
     async fn one(&mut self, kind: FaultKind, on_leader: bool, trouble: &mut Trouble) -> Result<()> {
         let nodes = self.cluster.daemons.len();
         let leader = self.cluster.leader().await?;
-        let always = matches!(kind, FaultKind::Restart | FaultKind::PartitionLeader);
+        let always = matches!(kind, FaultKind::Restart | FaultKind::PartitionLeader | FaultKind::ClockJump);
         let victim = if on_leader || always { leader } else { self.rng.random_range(0..nodes) };
         let everyone = matches!(
             kind,

@@ -47,7 +47,8 @@ pub fn cut(kind: FaultKind, nodes: usize, victim: usize, rng: &mut StdRng) -> Op
         | FaultKind::Damage
         | FaultKind::Truncate
         | FaultKind::Replace
-        | FaultKind::Rolling => None,
+        | FaultKind::Rolling
+        | FaultKind::ClockJump => None,
     }
 }
 

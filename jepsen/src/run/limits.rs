@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use holm_api::{Cluster as ClusterView, CreateFlavor, Flavor, List, Node, Quota, SetQuota, Vm};
+use holm_api::{
+    Cluster as ClusterView, CreateFlavor, Event, EventKind, Flavor, List, Node, Quota, SetQuota, Vm,
+};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -116,6 +118,7 @@ pub(super) fn judge(stored: &Stored<Evidence>) -> Result<Judged> {
         replayed(quota::check(*quota, refused.len() as u64, all)),
         replayed(capacity::check(*vcpus, capacity, all)),
         claims::check(nodes, vms),
+        patience(all),
         events::check(stored.parameters.nodes, until, streams),
         replayed(leaders::check(all)),
         faults::check(stored.parameters.expected(&faults), &faults),
@@ -125,4 +128,15 @@ pub(super) fn judge(stored: &Stored<Evidence>) -> Result<Judged> {
     let gap = unavailability("a fault", faults.iter(), &operations, |_| true);
     let figures = gap.into_iter().chain(aftermath.figures.clone()).collect();
     Ok(Judged { verdicts, figures, counts: counts(&faults, &operations, aftermath.unavailable_ms) })
+}
+
+/// A VM waits for room as long as was promised, which is longer than any run: none is given up, whatever wall clocks
+/// say meanwhile.
+fn patience(events: &[Event]) -> Verdict {
+    let vms = || events.iter().filter(|event| event.kind == EventKind::Vm);
+    let given_up = vms().filter(|event| event.what == "error");
+    let given_up =
+        given_up.map(|event| format!("{} at revision {}: {}", event.name, event.revision, event.message));
+    let waited = vms().filter(|event| event.what == "waiting").count();
+    Verdict::of("patience", given_up.collect(), format!("{waited} times a VM waited"))
 }
