@@ -122,8 +122,8 @@ impl From<Reason> for Failure {
                 new(Code::InUse).hint("take those out of it, or delete them, first")
             }
             Reason::InUse { kind: Kind::Node, .. } => new(Code::InUse).hint(
-                "delete its VMs first; if the machine is off for good, `holm node remove --confirm-node-off` \
-                 (`?confirm_node_off=true`) gives them up",
+                "drain it and delete the VMs that stay; if the machine is off for good, `holm node remove \
+                 --confirm-node-off` (`?confirm_node_off=true`) gives them up",
             ),
             Reason::InUse { .. } => new(Code::InUse).hint("delete what uses it first"),
             Reason::WrongState { .. } | Reason::Infeasible { .. } => new(Code::WrongState),

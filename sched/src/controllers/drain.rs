@@ -58,7 +58,8 @@ impl Controller for Drain {
 
     fn decide(&self, state: &State, facts: &Facts) -> Vec<Command> {
         let Some(leadership) = state.leadership else { return Vec::new() };
-        let draining: Vec<_> = draining(state).filter(|(node, _)| node.up).collect();
+        let draining: Vec<_> =
+            draining(state).filter(|(node, request)| node.up && !is_done(state, node, *request)).collect();
         if draining.is_empty() {
             return Vec::new();
         }
@@ -136,19 +137,33 @@ pub fn may_run(vm: &Vm) -> bool {
     vm.power.want == WantPower::On || !vm.observed.as_ref().is_some_and(|observed| ended(&observed.state))
 }
 
+/// Whether nothing of what was to leave may run there any more.
+pub fn is_done(state: &State, node: &Node, request: Request) -> bool {
+    state.vms_on(node.id).filter(|vm| may_run(vm)).all(|vm| is_kept(vm, request))
+}
+
+fn is_kept(vm: &Vm, request: Request) -> bool {
+    let goes =
+        vm.recovery.vacate.is_some() || vm.status == VmStatus::Deleting || vm.power.want == WantPower::Off;
+    request.pinned == DrainPinned::Keep && !goes && !leaves(vm)
+}
+
+/// Whether it may be placed elsewhere.
+fn leaves(vm: &Vm) -> bool {
+    vm.spec.availability == Availability::Failover && vm.spec.is_movable()
+}
+
 fn next<'a>(batch: &mut Batch<'a>, vm: &'a Vm, request: Request) -> Next {
-    let movable = vm.spec.availability == Availability::Failover && vm.spec.is_movable();
-    if vm.recovery.vacate.is_some() || vm.status == VmStatus::Deleting {
+    if is_kept(vm, request) {
+        Next::Kept
+    } else if vm.recovery.vacate.is_some() || vm.status == VmStatus::Deleting {
         Next::Leaving
     } else if vm.power.want == WantPower::Off {
         Next::Stopping
-    } else if movable {
+    } else if leaves(vm) {
         batch.place(vm).map_or(Next::Stuck, |chosen| Next::Moves { to: chosen.node })
     } else {
-        match request.pinned {
-            DrainPinned::Stop => Next::Stops,
-            DrainPinned::Keep => Next::Kept,
-        }
+        Next::Stops
     }
 }
 

@@ -8,7 +8,7 @@ use holm_model::cluster_policy::{
 use holm_model::node::{DrainPinned, Fence, Node};
 use holm_model::vm::{Availability, DiskLoss, RestartPolicy, Vm, VmPolicies};
 use holm_model::{State, Timestamp};
-use holm_sched::controllers::drain::{Left, Next, Outlook, may_run};
+use holm_sched::controllers::drain::{self, Left, Next, Outlook, may_run};
 use holm_sched::controllers::{fencing, overdue};
 
 use super::{host_reason, node_name, timestamp};
@@ -95,23 +95,17 @@ pub fn fence(state: &State, fence: &Fence) -> api::Fence {
 
 /// The drain of a node, without the question where its VMs would go.
 pub fn node_drain(state: &State, node: &Node) -> Option<api::NodeDrain> {
-    let drain = node.drain?;
+    let request = node.drain?;
     let left: Vec<&Vm> = state.vms_on(node.id).filter(|vm| may_run(vm)).collect();
     let names = |which: Availability| {
         let of = left.iter().filter(|vm| vm.spec.availability == which);
         of.map(|vm| vm.name.clone()).collect::<Vec<_>>()
     };
-    let kept = |vm: &&Vm| {
-        drain.pinned == DrainPinned::Keep
-            && vm.spec.availability == Availability::Pinned
-            && vm.recovery.vacate.is_none()
-            && vm.power.want == holm_model::vm::WantPower::On
-    };
     Some(api::NodeDrain {
-        since: timestamp(drain.since),
-        stop_timeout_s: drain.stop_timeout_s,
-        pinned: drain_pinned(drain.pinned),
-        done: left.iter().all(kept),
+        since: timestamp(request.since),
+        stop_timeout_s: request.stop_timeout_s,
+        pinned: drain_pinned(request.pinned),
+        done: drain::is_done(state, node, request),
         left_failover: names(Availability::Failover),
         left_pinned: names(Availability::Pinned),
     })
