@@ -21,6 +21,7 @@ mod lease;
 mod log;
 mod network;
 mod node;
+mod operator;
 mod shims;
 mod sim;
 mod start;

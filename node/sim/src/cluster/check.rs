@@ -99,6 +99,12 @@ impl Sim {
             if !record.up || record.fence.is_some() {
                 return Some(format!("n{} is down or fenced", node + 1));
             }
+            if !record.enabled || record.drain.is_some() || record.maintenance.is_some() {
+                return Some(format!("n{} is cordoned", node + 1));
+            }
+        }
+        if state.freeze.is_some() {
+            return Some("the cluster is frozen".to_owned());
         }
         for (vm, intent) in &self.client.vms {
             let record = state.vms.get(vm);

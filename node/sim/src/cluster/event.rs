@@ -120,6 +120,7 @@ pub enum Event {
     },
     Election,
     Client,
+    Operator,
     Fault,
     Restart(Ix),
     Heal,

@@ -16,7 +16,7 @@ impl Sim {
         self.heap.push(self.now + 500 + self.rng.below(12_000), Event::Fault);
         self.figures.faults += 1;
         let node = self.rng.below(NODES as u64) as Ix;
-        let long = [300, 2_000, 6_000, 15_000][self.rng.below(4) as usize];
+        let long = [300, 2_000, 6_000, 15_000, 40_000][self.rng.below(5) as usize];
         let lasts = 100 + self.rng.below(long);
         match self.rng.below(12) {
             0 => self.isolate(node),
@@ -134,6 +134,7 @@ impl Sim {
                 self.restart(node);
             }
         }
+        self.take_back();
         let settled = self.unsettled().is_none();
         if settled {
             self.figures.settled_after = self.now - self.healed_at.unwrap_or(self.now) + 1;

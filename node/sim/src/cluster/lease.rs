@@ -120,7 +120,12 @@ impl Sim {
             return;
         }
         let now_ns = self.hosts[node].boot_ns(self.now);
-        let granted = Granted { sent_ns, ttl_ms: grant.ttl_ms, read_index: grant.read_index };
+        let longest_ms = match daemon.state.freeze {
+            Some(_) => u64::MAX,
+            None => daemon.state.policy.longest_ttl_ms,
+        };
+        let ttl_ms = grant.ttl_ms.min(longest_ms);
+        let granted = Granted { sent_ns, ttl_ms, read_index: grant.read_index };
         let before = daemon.holder.lease();
         let Some(lease) = daemon.holder.with(granted, now_ns) else { return };
         daemon.holder.put(lease);

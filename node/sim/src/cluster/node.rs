@@ -72,6 +72,7 @@ pub enum Waiting {
     GiveUp(VmId, Step),
     LookFenced,
     Client(u64),
+    Operator,
 }
 
 /// A leadership, as the process sees it.

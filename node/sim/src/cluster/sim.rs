@@ -18,8 +18,8 @@ use crate::rng::Rng;
 
 /// Nodes of the cluster.
 pub const NODES: usize = 3;
-/// Faults go on until then, unless told otherwise.
-const FAULTS_UNTIL: Ms = 60_000;
+/// Faults go on for so long.
+const FAULTS_FOR: std::ops::Range<Ms> = 40_000..140_000;
 /// How long a healed cluster may take to be as asked: leases and fences run out, restarts back off.
 const SETTLE: Ms = 240_000;
 
@@ -134,7 +134,11 @@ impl Sim {
         self.heap.push(0, Event::Election);
         self.heap.push(3_000, Event::Client);
         self.heap.push(5_000 + self.rng.below(5_000), Event::Fault);
-        self.heap.push(FAULTS_UNTIL, Event::Heal);
+        if self.rng.percent(50) {
+            self.heap.push(6_000 + self.rng.below(10_000), Event::Operator);
+        }
+        let faults_until = FAULTS_FOR.start + self.rng.below(FAULTS_FOR.end - FAULTS_FOR.start);
+        self.heap.push(faults_until, Event::Heal);
     }
 
     /// The periodic tasks of a daemon that has just started.
@@ -258,6 +262,7 @@ impl Sim {
             Event::Commit { term } => self.commit(term),
             Event::Election => self.election(),
             Event::Client => self.ask(),
+            Event::Operator => self.operate(),
             Event::Fault => self.fault(),
             Event::Restart(node) => self.restart(node),
             Event::Heal => self.heal(),
