@@ -53,12 +53,15 @@ const READY: &[u8] = b"ready";
 
 /// Exit status of a shim whose lease does not live.
 pub const EXIT_NO_LEASE: i32 = 3;
+/// Exit status of a shim that found another one at work on its VM: how that one fares is to be looked at.
+pub const EXIT_BUSY: i32 = 4;
 /// How the forked process begins that refusal.
 const NO_LEASE: &str = "no lease: ";
 
 /// Why a shim did not start. Shown to the operator by the daemon.
 enum Refusal {
     NoLease(String),
+    Busy(String),
     Other(String),
 }
 
@@ -73,7 +76,7 @@ impl Refusal {
     fn to_line(&self) -> String {
         match self {
             Refusal::NoLease(why) => format!("{NO_LEASE}{why}"),
-            Refusal::Other(why) => why.clone(),
+            Refusal::Busy(why) | Refusal::Other(why) => why.clone(),
         }
     }
 
@@ -105,6 +108,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ! {
     let (why, status) = match outcome {
         Ok(()) => std::process::exit(0),
         Err(Refusal::NoLease(why)) => (why, EXIT_NO_LEASE),
+        Err(Refusal::Busy(why)) => (why, EXIT_BUSY),
         Err(Refusal::Other(why)) => (why, 1),
     };
     let _ = writeln!(std::io::stderr(), "{why}");
@@ -118,7 +122,7 @@ fn prepare(args: Args) -> Result<Prepared, Refusal> {
     let lock = dir
         .lock()
         .map_err(unreadable)?
-        .ok_or_else(|| "this VM has a shim or a VMM running already".to_owned())?
+        .ok_or_else(|| Refusal::Busy("this VM has a shim or a VMM running already".to_owned()))?
         .share();
     let spec: RunSpec = durable::read_json(&dir.file("spec.json"))
         .map_err(unreadable)?

@@ -19,6 +19,8 @@ use crate::app::{Shared, chain};
 const PERIOD: Duration = Duration::from_millis(500);
 /// Between two proposals, each of which is an entry of the log.
 const RETRY: Duration = Duration::from_secs(2);
+/// The same after a refusal.
+const REFUSED: Duration = Duration::from_secs(10);
 
 /// Runs until cancelled.
 pub async fn run(app: Shared, boot_id: BootId, stop: CancellationToken) {
@@ -66,9 +68,10 @@ async fn come_back(app: &Shared, boot_id: BootId) {
         };
         found.extend(here.iter().filter(|(vm, seen)| is_of(&fence, *vm, seen)).map(|(vm, _)| *vm));
         let cluster = app.raft.identity().cluster;
-        let pause = match not_ours(&published.state, cluster, me, &here) {
-            0 => unfence(app, boot_id, &fence, &found).await,
+        let pause = match not_ours(&published.state, cluster, me, &fence, &here) {
+            left if left.is_empty() => unfence(app, boot_id, &fence, &found).await,
             left => {
+                let left = left.join("; ");
                 tracing::info!(left, "still fenced: what this node lost is being stopped");
                 PERIOD
             }
@@ -83,19 +86,29 @@ async fn look(app: &Shared) -> Result<Vec<(VmId, Observation)>, String> {
     Ok(vms.into_iter().zip(seen).collect())
 }
 
-/// How many VMMs are, or may be, alive here that no claim of this node covers. What another cluster placed was
-/// never lost by this one.
-fn not_ours(state: &State, cluster: ClusterId, me: NodeId, here: &[(VmId, Observation)]) -> usize {
-    let covered = |vm: &VmId, seen: &Observation| match seen {
-        Observation::Absent => true,
-        Observation::Unknown { .. } => false,
-        Observation::Known(instance) => {
-            let claim = state.vms.get(vm).and_then(|vm| vm.claim.as_ref());
-            let ours = claim.is_some_and(|claim| claim.node == me && claim.epoch == instance.epoch);
-            ours || !alive(&instance.state) || is_foreign(cluster, instance)
+/// VMs of which a VMM is, or may be, alive here that no claim of this node covers, and what is known of each. What
+/// another cluster placed was never lost by this one; what the fence left here may be as it likes.
+fn not_ours(
+    state: &State,
+    cluster: ClusterId,
+    me: NodeId,
+    fence: &Fence,
+    here: &[(VmId, Observation)],
+) -> Vec<String> {
+    let left = |(vm, seen): &(VmId, Observation)| {
+        let claim = state.vms.get(vm).and_then(|vm| vm.claim.as_ref()).filter(|claim| claim.node == me);
+        match seen {
+            Observation::Absent => None,
+            Observation::Unknown { .. } if claim.is_some() && !fence.lost.contains_key(vm) => None,
+            Observation::Unknown { reason } => Some(format!("{vm}: {reason}")),
+            Observation::Known(instance) => {
+                let ours = claim.is_some_and(|claim| claim.epoch == instance.epoch);
+                let harmless = ours || !alive(&instance.state) || is_foreign(cluster, instance);
+                (!harmless).then(|| format!("{vm}: epoch {} runs", instance.epoch))
+            }
         }
     };
-    here.iter().filter(|(vm, seen)| !covered(vm, seen)).count()
+    here.iter().filter_map(left).collect()
 }
 
 /// Whether this is something the fence took away.
@@ -120,8 +133,9 @@ async fn unfence(app: &Shared, boot_id: BootId, fence: &Fence, found: &BTreeSet<
             );
             Duration::ZERO
         }
-        // The report of this boot is not applied yet, or there is no leader.
-        _ => RETRY,
+        // The report of this boot is not applied yet; each refusal is an entry of the log.
+        Some(_) => REFUSED,
+        None => RETRY,
     }
 }
 
@@ -166,26 +180,35 @@ mod tests {
         let running = || InstanceState::Running;
         let ended = InstanceState::Ended(ExitCause::LeaseEnded);
         state.vms.insert(id, vm);
-        let unknown = (id, Observation::Unknown { reason: "no answer".into() });
-        let other = (VmId(Uuid::from_u128(99)), here(epoch(10), running()).1);
+        let unknown = |id| (id, Observation::Unknown { reason: "no answer".into() });
+        let stranger = VmId(Uuid::from_u128(99));
+        let other = (stranger, here(epoch(10), running()).1);
+        let fence = |lost: &[VmId]| Fence {
+            at: holm_model::Timestamp(0),
+            revision: Revision(20),
+            lost: lost.iter().map(|vm| (*vm, epoch(10))).collect(),
+        };
         let table = [
             ("its own runs", here(epoch(10), running()), 0),
             ("an epoch before runs", here(epoch(9), running()), 1),
             ("an epoch before has ended", here(epoch(9), ended), 0),
-            ("it may be alive", unknown, 1),
+            ("its own may be alive", unknown(id), 0),
+            ("what is not its own may be alive", unknown(stranger), 1),
             ("what is in no record runs", other.clone(), 1),
             ("another cluster's runs", foreign(other), 0),
         ];
         for (case, seen, left) in table {
-            assert_eq!(not_ours(&state, CLUSTER, ME, &[seen]), left, "{case}");
+            assert_eq!(not_ours(&state, CLUSTER, ME, &fence(&[]), &[seen]).len(), left, "{case}");
         }
-        state.vms.insert(id, record(NodeId(2)));
+        // Lost, and placed here once more: which of the two may be alive cannot be told.
         assert_eq!(
-            not_ours(&state, CLUSTER, ME, &[here(epoch(10), running())]),
-            1,
-            "it was placed elsewhere"
+            not_ours(&state, CLUSTER, ME, &fence(&[id]), &[unknown(id)]),
+            [format!("{id}: no answer")]
         );
-        assert_eq!(not_ours(&state, CLUSTER, ME, &[]), 0);
+        state.vms.insert(id, record(NodeId(2)));
+        let elsewhere = not_ours(&state, CLUSTER, ME, &fence(&[]), &[here(epoch(10), running())]);
+        assert_eq!(elsewhere.len(), 1, "it was placed elsewhere");
+        assert!(not_ours(&state, CLUSTER, ME, &fence(&[]), &[]).is_empty());
     }
 
     #[test]

@@ -11,6 +11,7 @@ use holm_model::node::{HypervisorFacts, HypervisorKind};
 use holm_model::vm::ObservedState;
 use holm_model::{NodeId, State};
 use holm_raft::RaftStatus;
+use tokio::task::JoinHandle;
 
 use super::binary;
 use super::clock::ClockWatch;
@@ -46,6 +47,8 @@ pub struct Looker {
     clock: ClockWatch,
     links: LinkWatch,
     memory: MemoryWatch,
+    /// A look at the disks that has not ended: while a disk hangs there is one, not one more each time.
+    looking: Option<JoinHandle<OnDisk>>,
 }
 
 /// What is read apart from the daemon's own threads.
@@ -66,6 +69,7 @@ impl Looker {
             clock: ClockWatch::default(),
             links: LinkWatch::default(),
             memory: MemoryWatch::default(),
+            looking: None,
         }
     }
 
@@ -77,7 +81,7 @@ impl Looker {
         state: &State,
         me: NodeId,
     ) -> Facts {
-        let OnDisk { mut disks, binaries } = on_disk(Arc::clone(&self.places), self.prober.is_some()).await;
+        let OnDisk { mut disks, binaries } = self.on_disk().await;
         for disk in &mut disks {
             let of_log = disk.dir == self.places.data_dir;
             disk.is_hung |= of_log && raft.disk_stalled_ms > 0;
@@ -100,26 +104,35 @@ impl Looker {
     }
 }
 
-async fn on_disk(places: Arc<Places>, is_apart: bool) -> OnDisk {
-    let vm_dir = is_apart.then(|| places.vm_dir.clone());
-    let dirs: Vec<PathBuf> = [places.data_dir.clone()].into_iter().chain(vm_dir).collect();
-    let at = dirs.clone();
-    let look = tokio::task::spawn_blocking(move || {
-        let disk = |dir: PathBuf| {
-            let space = disk::space(&dir).map_err(|error| error.to_string());
-            Disk { dir, space, is_hung: false }
+impl Looker {
+    async fn on_disk(&mut self) -> OnDisk {
+        let vm_dir = self.prober.is_some().then(|| self.places.vm_dir.clone());
+        let dirs: Vec<PathBuf> = [self.places.data_dir.clone()].into_iter().chain(vm_dir).collect();
+        let begin = || {
+            let (places, dirs) = (Arc::clone(&self.places), dirs.clone());
+            tokio::task::spawn_blocking(move || read(&places, dirs))
         };
-        let binaries = binary::look(&places.proc, &places.vmm);
-        OnDisk { disks: at.into_iter().map(disk).collect(), binaries }
-    });
-    match tokio::time::timeout(PATIENCE, look).await {
-        Ok(Ok(found)) => found,
-        outcome => {
-            tracing::warn!(ended = outcome.is_ok(), "looking at the disks of this host does not end");
-            let hung = |dir| Disk { dir, space: Err("it does not answer".to_owned()), is_hung: true };
-            OnDisk { disks: dirs.into_iter().map(hung).collect(), binaries: Binaries::default() }
+        let mut look = self.looking.take().unwrap_or_else(begin);
+        match tokio::time::timeout(PATIENCE, &mut look).await {
+            Ok(Ok(found)) => return found,
+            Ok(Err(error)) => tracing::error!(%error, "looking at the disks of this host failed"),
+            Err(_) => {
+                tracing::warn!("looking at the disks of this host does not end");
+                self.looking = Some(look);
+            }
         }
+        let hung = |dir| Disk { dir, space: Err("it does not answer".to_owned()), is_hung: true };
+        OnDisk { disks: dirs.into_iter().map(hung).collect(), binaries: Binaries::default() }
     }
+}
+
+fn read(places: &Places, dirs: Vec<PathBuf>) -> OnDisk {
+    let disk = |dir: PathBuf| {
+        let space = disk::space(&dir).map_err(|error| error.to_string());
+        Disk { dir, space, is_hung: false }
+    };
+    let binaries = binary::look(&places.proc, &places.vmm);
+    OnDisk { disks: dirs.into_iter().map(disk).collect(), binaries }
 }
 
 /// The simulated hypervisor lacks nothing: who runs it knows that no guest runs.

@@ -4,6 +4,7 @@
 
 use crate::id::Timestamp;
 use crate::node::{Condition, Node};
+use crate::resources::{Inventory, ResourceClass};
 
 /// No room, or no inodes, where the log or the VMs' disks lie.
 pub const DISK_FULL: &str = "DiskFull";
@@ -40,7 +41,12 @@ impl Node {
     /// Follows its inventory and what is claimed of it: a part that failed may leave less than is held.
     pub(crate) fn compare_inventory(&mut self, at: Timestamp) {
         let short = self.allocated.0.iter().filter_map(|(class, held)| {
-            let capacity = self.inventory.get(class).map_or(0, crate::resources::Inventory::capacity);
+            // What is kept back of a disk may grow beside what is claimed, as images do.
+            let capacity = |inventory: &Inventory| match class {
+                ResourceClass::DiskGb => Inventory { reserved: 0, ..inventory.clone() }.capacity(),
+                _ => inventory.capacity(),
+            };
+            let capacity = self.inventory.get(class).map_or(0, capacity);
             (*held > capacity).then(|| format!("{class}: {held} claimed, {capacity} there"))
         });
         let short = short.collect::<Vec<_>>().join("; ");

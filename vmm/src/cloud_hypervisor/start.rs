@@ -15,7 +15,7 @@ use crate::durable::{self, Sync};
 use crate::hypervisor::{Boot, DiskFormat, Error, ExitCause, StartSpec};
 use crate::image_check;
 use crate::last_run;
-use crate::shim::EXIT_NO_LEASE;
+use crate::shim::{EXIT_BUSY, EXIT_NO_LEASE};
 use crate::shim::client::Connection;
 use crate::shim::protocol::Op;
 use crate::shim::setup::Args;
@@ -162,6 +162,9 @@ impl CloudHypervisor {
         let said = String::from_utf8_lossy(&output.stderr);
         if output.status.code() == Some(EXIT_NO_LEASE) {
             return Err(Error::NoLease(said.trim().to_owned()));
+        }
+        if output.status.code() == Some(EXIT_BUSY) {
+            return Err(Error::Unknown(said.trim().to_owned()));
         }
         Err(Error::BuildFailed(match said.trim() {
             "" => format!("the shim did not start ({})", output.status),

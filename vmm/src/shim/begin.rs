@@ -118,7 +118,7 @@ impl Refusal {
     fn as_exit(&self) -> ExitCause {
         match self {
             Refusal::NoLease(_) => ExitCause::LeaseEnded,
-            Refusal::Other(reason) => ExitCause::Failed { reason: reason.clone() },
+            Refusal::Busy(reason) | Refusal::Other(reason) => ExitCause::Failed { reason: reason.clone() },
         }
     }
 }
