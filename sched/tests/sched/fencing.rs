@@ -6,7 +6,7 @@ use holm_model::command::*;
 use holm_model::flavor::Size;
 use holm_model::node::DrainPinned;
 use holm_model::vm::{Availability, DiskLoss, StopMode, TaskState, VmStatus, WantPower};
-use holm_model::{BootId, Command, NodeId, Reply, State, VmId};
+use holm_model::{BootId, Command, NodeId, Reply, State, VmId, invariant};
 use holm_sched::controllers::Fencing;
 use holm_sched::{Controller, Facts};
 use uuid::Uuid;
@@ -141,6 +141,19 @@ fn a_fence_frees_failover_vms_that_should_run_and_nothing_else() {
     assert!(cluster.placed_on(off).is_some_and(|host| host != 2));
     let lost: Vec<_> = cluster.state.nodes[&NodeId(2)].fence.as_ref().unwrap().lost.keys().copied().collect();
     assert_eq!(BTreeSet::from_iter(lost), BTreeSet::from([failover, off, deleted]));
+}
+
+#[test]
+fn a_vm_that_was_switched_off_while_it_was_built_goes_elsewhere_when_it_is_wanted() {
+    let mut cluster = Cluster::of(&[MEDIUM; 3]);
+    let vm = cluster.create(SMALL_VM, |vm| vm.availability = Availability::Failover);
+    let host = cluster.placed_on(vm).expect("there is room");
+    let power = |want| SetVmPower { vm, want, reboot: false, stop: StopMode::Force, expected: None };
+    cluster.done(Command::SetVmPower(power(WantPower::Off)));
+    assert!(matches!(fence(&mut cluster, host), Reply::Done(_)));
+    cluster.done(Command::SetVmPower(power(WantPower::On)));
+    assert_eq!(invariant::check(&cluster.state), Ok(()));
+    assert!(cluster.placed_on(vm).is_some_and(|elsewhere| elsewhere != host));
 }
 
 #[test]

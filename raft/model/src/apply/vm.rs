@@ -153,12 +153,11 @@ impl Cx<'_> {
         if vm.recovery.vacate.is_some() {
             return Err(wrong_state(format!("VM `{}` is leaving its node; start it when it has", vm.name)));
         }
-        if vm.claim.is_some() && vm.power.want == WantPower::Off {
-            self.take_from_fenced(vm);
-        }
+        // Off on a fenced node it is lost, even if it was being built there: nothing refuses it from here on.
+        let lost = vm.claim.is_some() && vm.power.want == WantPower::Off && self.take_from_fenced(vm);
         vm.recovery.stopped_for = None;
         if vm.claim.is_none() {
-            if vm.status == VmStatus::Build {
+            if vm.status == VmStatus::Build && !lost {
                 return Err(wrong_state(format!("VM `{}` is being built already", vm.name)));
             }
             // It never got a host, or lost it: schedule it afresh.
