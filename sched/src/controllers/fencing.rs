@@ -44,7 +44,7 @@ pub fn to_fence(state: &State) -> impl Iterator<Item = &Node> {
         possible
             && node.fence.is_none()
             && node.maintenance.is_none()
-            && state.vms_on(node.id).any(|vm| fails_over(vm))
+            && state.vms_on(node.id).any(fails_over)
     })
 }
 
