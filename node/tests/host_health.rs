@@ -4,7 +4,7 @@
 mod daemon;
 mod disk;
 
-use daemon::Daemon;
+use daemon::{Daemon, PATIENCE};
 use disk::Disk;
 use holm_vmm::test_guest;
 use hyper::Method;
@@ -95,14 +95,18 @@ async fn vms_that_cannot_be_removed_from_a_disk_that_hangs_hold_up_nothing_else(
     for n in 0..many() {
         daemon.send(Method::DELETE, &format!("/v1/vms/vm{n}"), &[], bytes::Bytes::new()).await.expect(202);
     }
-    let shown = async |daemon: &Daemon| condition(daemon, "DiskHung").await;
-    daemon.until("the condition is shown", shown).await;
-    for n in 0..20 {
-        daemon.get("/health").await.expect(200);
-        let flavor = json!({"name": format!("f{n}"), "vcpus": 1, "memory_mib": 16, "disk_gib": 0});
-        daemon.post("/v1/flavors", flavor).await.expect(201);
-    }
-    assert_eq!(daemon.get("/v1/vms").await.json["items"].as_array().map(Vec::len), Some(many()));
+    let answers = async {
+        let shown = async |daemon: &Daemon| condition(daemon, "DiskHung").await;
+        daemon.until("the condition is shown", shown).await;
+        for n in 0..20 {
+            daemon.get("/health").await.expect(200);
+            let flavor = json!({"name": format!("f{n}"), "vcpus": 1, "memory_mib": 16, "disk_gib": 0});
+            daemon.post("/v1/flavors", flavor).await.expect(201);
+        }
+        daemon.get("/v1/vms").await.json["items"].as_array().map(Vec::len)
+    };
+    let left = tokio::time::timeout(PATIENCE, answers).await.expect("the daemon answers");
+    assert_eq!(left, Some(many()));
 
     vms.thaw();
     let gone = async |daemon: &Daemon| {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use holm_model::command::{Command, ReportNode};
 use holm_model::condition::CLONE_QUIET_MS;
@@ -26,6 +26,8 @@ use crate::health::{self, Looker, Places};
 const PERIOD: Duration = Duration::from_secs(10);
 /// Pause before a report that was not taken is tried again.
 const RETRY: Duration = Duration::from_millis(500);
+/// Pause before a node without a lease reports again what the cluster should know.
+const ANEW: Duration = Duration::from_secs(20);
 /// Disk kept for the log and what else the daemon writes.
 const DISK_RESERVE_GIB: u64 = 10;
 const GIB: u64 = 1 << 30;
@@ -51,11 +53,14 @@ pub struct Here {
 /// Runs until cancelled.
 pub async fn run(app: Shared, here: Here, stop: CancellationToken) {
     let mut last: Option<NodeReport> = None;
+    let mut told: Option<Instant> = None;
     let mut looker = Looker::new(here.places.clone());
     loop {
         let facts = app.hypervisor.facts().await;
         let report = look(&app, &here, &mut looker, facts, last.as_ref()).await;
-        let pause = if known(&app, &here, &report) {
+        // Who gets no lease may have missed that another host reports as this node: its own report brings it up.
+        let refused = app.lease.live().is_none() && told.is_none_or(|at| at.elapsed() >= ANEW);
+        let pause = if known(&app, &here, &report) && !refused {
             last = Some(report);
             PERIOD
         } else {
@@ -66,6 +71,7 @@ pub async fn run(app: Shared, here: Here, stop: CancellationToken) {
                 api_addr: here.api_addr.clone(),
                 report: report.clone(),
             });
+            told = Some(Instant::now());
             match propose(&app.raft, command).await {
                 Some(Reply::Done(Done { outcome: Outcome::OtherHost(_), .. })) => {
                     tracing::error!(
@@ -100,7 +106,7 @@ fn known(app: &Shared, here: &Here, report: &NodeReport) -> bool {
             && node.peer_addr == here.peer_addr
             && node.api_addr == here.api_addr
             // One more report says that this host is the only one by now.
-            && node.cloned_at.is_none_or(|at| clock::now().since_ms(at) < CLONE_QUIET_MS)
+            && node.cloned_at.is_none_or(|at| app.raft.now().since_ms(at) < CLONE_QUIET_MS)
     })
 }
 

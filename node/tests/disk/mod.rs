@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -70,6 +71,8 @@ impl Disk {
         let child = Command::new("sh")
             .args(["-c", "cat >/dev/null; fsfreeze -u \"$0\""])
             .arg(&self.mount_point)
+            // What ends the test's whole group must not end this.
+            .process_group(0)
             .stdin(Stdio::piped())
             .spawn();
         let mut child = child.expect("sh runs");
