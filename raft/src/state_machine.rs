@@ -4,6 +4,7 @@
 //!
 //! A panic in apply, or an entry this binary does not know, ends the process: to go on would be to disagree.
 
+use std::error::Error as _;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -226,8 +227,10 @@ impl RaftSnapshotBuilder<TypeConfig> for Builder {
                 }
                 Err(error) if self.stopping.load(Ordering::Relaxed) => return Err(error),
                 Err(error) => {
-                    tracing::warn!(%error, "cannot write a snapshot; the log grows until it can be");
-                    *self.problem.lock() = Some(error.to_string());
+                    let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
+                    let problem = format!("{error}{cause}");
+                    tracing::warn!(problem, "cannot write a snapshot; the log grows until it can be");
+                    *self.problem.lock() = Some(problem);
                     tokio::time::sleep(RETRY).await;
                 }
             }
