@@ -161,7 +161,8 @@ fn converge(on: Standing, vm: &Vm, epoch: Epoch, here: Option<&Instance>) -> Ste
         };
     }
     if released {
-        return given_back(on, vm, epoch, here);
+        // It cannot be: whoever marks it, and whoever starts it, looks under one lock. If it is, it must not stay.
+        return if running { Step::Stop(StopMode::Force) } else { given_back(on, vm, epoch, here) };
     }
     let next = || match vm.power.want {
         WantPower::On => power::on(on, vm, epoch, here),

@@ -14,6 +14,8 @@ use crate::lease;
 
 #[path = "plan_tests/failover.rs"]
 mod failover;
+#[path = "plan_tests/rules.rs"]
+mod rules;
 
 const ME: NodeId = NodeId(1);
 
