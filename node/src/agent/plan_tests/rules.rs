@@ -55,8 +55,10 @@ fn observations() -> Vec<Observation> {
                     if armed.is_some() && !alive(state) {
                         continue;
                     }
-                    for cluster in [None, Some(FOREIGN)] {
-                        let Observation::Known(instance) = here(n, 1, state.clone()) else { unreachable!() };
+                    for (run, cluster) in [(1, None), (2, None), (1, Some(FOREIGN))] {
+                        let Observation::Known(instance) = here(n, run, state.clone()) else {
+                            unreachable!()
+                        };
                         found.push(Observation::Known(Instance {
                             released,
                             bound,
@@ -76,8 +78,10 @@ fn standings() -> Vec<Standing> {
     let mut standings = Vec::new();
     for lease in [lease::Standing::None, lease::Standing::Behind(LEASE), lease::Standing::Ready(LEASE)] {
         for (caught_up, waited) in [(false, false), (false, true), (true, false)] {
-            for fenced in [false, true] {
-                standings.push(Standing { lease, caught_up, waited, fenced, ..on() });
+            for (fenced, held, removed) in
+                [(false, false, false), (true, false, false), (false, true, false), (false, false, true)]
+            {
+                standings.push(Standing { lease, caught_up, waited, fenced, held, removed, ..on() });
             }
         }
     }
@@ -127,6 +131,8 @@ fn broken(on: Standing, vm: Option<&Vm>, observed: &Observation, step: &Step) ->
     match step {
         Step::Start { confirm, .. } => match covered {
             None => Some("it starts without a claim"),
+            Some(_) if on.held || on.removed => Some("it starts although nothing may"),
+            Some(_) if here.is_some_and(|here| here.run > 1) => Some("3: the host has seen more"),
             Some(_) if runs || released || goes => Some("it starts what runs, was released, or is to go"),
             Some(vm) if vm.power.want == WantPower::Off => Some("it starts what is to be off"),
             Some(vm) if needs_lease(vm) && (!on.lease.is_ready() || on.fenced) => Some("11: no lease"),
