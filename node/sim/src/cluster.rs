@@ -25,6 +25,7 @@ mod operator;
 mod shims;
 mod sim;
 mod start;
+mod talk;
 
 pub use figures::Figures;
 pub use sim::{Bug, Options, Outcome, run};

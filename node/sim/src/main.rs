@@ -1,5 +1,7 @@
 //! `holm-sim`: the model and the simulation by hand.
 
+#[cfg(feature = "planted")]
+use anyhow::Context;
 use clap::{Parser, Subcommand};
 use holm_sim::cluster::{self, Bug, Figures, Options};
 use holm_sim::fencing::{Rules, walk};
@@ -36,13 +38,22 @@ enum Command {
         /// Break something on purpose.
         #[arg(long)]
         bug: Option<Bug>,
+        /// Break a promise of the product's own code, by the names of `holm_model::planted`; needs a build with
+        /// the feature `planted`.
+        #[arg(long)]
+        plant: Option<String>,
     },
 }
 
 fn main() -> anyhow::Result<()> {
     match Args::parse().command {
         Command::Fencing { rules, seed, steps } => fencing(rules, seed, steps),
-        Command::Run { seeds, from, trace, bug } => run(seeds, from, trace, bug),
+        Command::Run { seeds, from, trace, bug, plant } => {
+            if let Some(plant) = &plant {
+                planted(plant)?;
+            }
+            run(seeds, from, trace, bug, plant)
+        }
     }
 }
 
@@ -60,7 +71,20 @@ fn fencing(rules: Rules, seed: u64, steps: u64) -> anyhow::Result<()> {
     anyhow::bail!("holm-sim fencing --rules {rules} --seed {seed} --steps {steps}")
 }
 
-fn run(seeds: u64, from: u64, trace: bool, bug: Option<Bug>) -> anyhow::Result<()> {
+#[cfg(feature = "planted")]
+fn planted(name: &str) -> anyhow::Result<()> {
+    use holm_model::planted::{Plant, plant};
+    let chosen = Plant::named(name).with_context(|| format!("there is no plant {name:?}"))?;
+    plant(vec![chosen]);
+    Ok(())
+}
+
+#[cfg(not(feature = "planted"))]
+fn planted(name: &str) -> anyhow::Result<()> {
+    anyhow::bail!("{name} can be planted only in a build with --features planted")
+}
+
+fn run(seeds: u64, from: u64, trace: bool, bug: Option<Bug>, plant: Option<String>) -> anyhow::Result<()> {
     let began = std::time::Instant::now();
     let mut all = Figures::default();
     for seed in from..from + seeds {
@@ -69,7 +93,8 @@ fn run(seeds: u64, from: u64, trace: bool, bug: Option<Bug>) -> anyhow::Result<(
         if let Some(violation) = outcome.violation {
             println!("seed {seed}: {violation}");
             let bug = bug.map(|bug| format!(" --bug {}", name(bug))).unwrap_or_default();
-            anyhow::bail!("holm-sim run --from {seed} --seeds 1 --trace{bug}");
+            let plant = plant.map(|plant| format!(" --plant {plant}")).unwrap_or_default();
+            anyhow::bail!("holm-sim run --from {seed} --seeds 1 --trace{bug}{plant}");
         }
         all.add(&outcome.figures);
     }

@@ -1,73 +1,24 @@
-//! A node's agent: what it hears, proposes and reads, and its workers, which observe, ask the product's plan,
-//! and perform one step at a time. How long a step takes, and whether it fails, is chance; a daemon that dies
-//! forgets it half-way, a shim goes on.
+//! A node's workers: they observe, ask the product's plan, and perform one step at a time. How long a step
+//! takes, and whether it fails, is chance; a daemon that dies forgets it half-way, a shim goes on.
 
 use holm_model::command::{Command, ReleaseCause, Released, ReportVms, UnfenceNode, VmReport};
 use holm_model::vm::{ObservedState, Vm, VmStatus, WantPower};
-use holm_model::{Epoch, Reply, VmId};
+use holm_model::{Epoch, VmId};
 use holm_node::agent::plan::{NOT_ITS_TURN, Report, Standing, Step, needs_lease, plan};
 use holm_node::lease;
 use holm_vmm::hypervisor::{ExitCause, Observation};
 
-use super::event::{Event, Ix, Message, Ms, Origin, Process, RoundFor};
+use super::event::{Event, Ix, Ms, Process};
 use super::host::{self, Dir, Pending};
 use super::node::{BACKOFF, Waiting, Worker};
 use super::sim::{Bug, Sim};
 
-/// How long an answer is waited for.
-const PATIENCE: Ms = 5_000;
 /// How long a worker that waits lets things be.
 const WAIT: Ms = 15_000;
 /// Longest pause after failures.
 const BACKOFF_MAX: Ms = 15_000;
 
 impl Sim {
-    /// A message arrives at a daemon that runs.
-    pub fn deliver(&mut self, from: Ix, to: Ix, message: Message) {
-        match message {
-            Message::Committed { term, committed } => self.committed(from, to, term, committed),
-            Message::Heard { term } => {
-                let now = self.now;
-                let lead = self.daemons[to].lead.as_mut().filter(|lead| lead.term == term);
-                if let Some(lead) = lead {
-                    lead.heard[from] = Some(now);
-                }
-            }
-            Message::Heartbeat { process, sent_ns, beat } => self.heartbeat(to, process, sent_ns, beat),
-            Message::Answer { process, sent_ns, answer } => self.answered(to, process, sent_ns, answer),
-            Message::Propose { origin, command } => self.append(to, *command, Some(origin)),
-            Message::Proposed { origin, index, reply } => self.proposed(to, origin, index, *reply),
-            Message::Read { process, id } => {
-                let Some(lead) = &self.daemons[to].lead else { return };
-                let (term, leader) = (lead.term, self.daemons[to].process);
-                let at = self.now + 1 + self.rng.below(2 * self.network.delay);
-                let round = RoundFor::Read { asker: process, id };
-                self.heap.push(at, Event::Round { process: leader, term, round });
-            }
-            Message::ReadIndex { process, id, index } => {
-                if self.daemons[to].process == process {
-                    self.daemons[to].reads.push((index, id));
-                    self.finish_reads(to);
-                }
-            }
-        }
-    }
-
-    fn committed(&mut self, from: Ix, to: Ix, term: u64, committed: u64) {
-        let daemon = &mut self.daemons[to];
-        if term < daemon.term {
-            return;
-        }
-        if term > daemon.term {
-            daemon.term = term;
-            daemon.lead = None;
-        }
-        daemon.leader = Some(from);
-        daemon.known = daemon.known.max(committed);
-        self.apply(to);
-        self.send(to, from, Message::Heard { term });
-    }
-
     /// Called when a replica has applied something: workers look at what changed, reads are answered.
     pub fn applied(&mut self, node: Ix) {
         self.applied_as_leader(node);
@@ -91,7 +42,8 @@ impl Sim {
     pub fn wake(&mut self, node: Ix, vm: VmId, after: Ms) {
         let process = self.daemons[node].process;
         let worker = self.daemons[node].workers.entry(vm).or_default();
-        if !worker.busy && !(worker.woken && after == 0) {
+        let about_to = worker.woken && after == 0;
+        if !worker.busy && !about_to {
             worker.woken |= after == 0;
             self.heap.push(self.now + after, Event::Work(process, vm));
         }
@@ -119,103 +71,8 @@ impl Sim {
         self.wake_all(node);
     }
 
-    /// Proposes through the leader this node knows of; what comes of it is heard, or not.
-    pub fn propose(&mut self, node: Ix, command: Command, waiting: Waiting) -> u64 {
-        let (id, process) = self.wait_for(node, waiting);
-        if let Some(leader) = self.daemons[node].leader {
-            let origin = Origin { process, id };
-            self.send(node, leader, Message::Propose { origin, command: Box::new(command) });
-        }
-        id
-    }
-
-    /// Asks the leader for an index that this read must have applied.
-    pub fn read(&mut self, node: Ix, waiting: Waiting) {
-        let (id, process) = self.wait_for(node, waiting);
-        if let Some(leader) = self.daemons[node].leader {
-            self.send(node, leader, Message::Read { process, id });
-        }
-    }
-
-    fn wait_for(&mut self, node: Ix, waiting: Waiting) -> (u64, Process) {
-        let daemon = &mut self.daemons[node];
-        daemon.next_id += 1;
-        let (id, process) = (daemon.next_id, daemon.process);
-        daemon.waiting.insert(id, waiting);
-        self.heap.push(self.now + PATIENCE, Event::GaveUpWaiting(process, id));
-        (id, process)
-    }
-
-    fn finish_reads(&mut self, node: Ix) {
-        let daemon = &mut self.daemons[node];
-        let applied = daemon.applied;
-        let (done, left) = daemon.reads.drain(..).partition(|(index, _)| *index <= applied);
-        daemon.reads = left;
-        let done: Vec<(u64, u64)> = done;
-        for (_, id) in done {
-            let Some(waiting) = self.daemons[node].waiting.remove(&id) else { continue };
-            self.has_read(node, waiting);
-        }
-    }
-
-    fn has_read(&mut self, node: Ix, waiting: Waiting) {
-        match waiting {
-            Waiting::CatchUp => {
-                if !std::mem::replace(&mut self.daemons[node].caught_up, true) {
-                    self.note(|| format!("n{} has caught up", node + 1));
-                    self.wake_all(node);
-                }
-            }
-            Waiting::Confirm(vm, step) => self.prepare_start(node, vm, step),
-            Waiting::GiveUp(vm, step) => self.give_up(node, vm, &step),
-            Waiting::LookFenced => self.come_back(node),
-            other => unreachable!("{other:?} is not a read"),
-        }
-    }
-
-    fn proposed(&mut self, node: Ix, origin: Origin, index: u64, reply: Reply) {
-        let daemon = &mut self.daemons[node];
-        if daemon.process != origin.process {
-            return;
-        }
-        let Some(waiting) = daemon.waiting.remove(&origin.id) else { return };
-        daemon.known = daemon.known.max(index.min(self.log.committed()));
-        self.apply(node);
-        let done = matches!(reply, Reply::Done(_));
-        match waiting {
-            Waiting::Worker(vm) => self.done(node, vm, done),
-            Waiting::Fence(of) => {
-                if let Some(lead) = &mut self.daemons[node].lead {
-                    lead.ledger.end_fence(of);
-                }
-                self.settle_decision(node, origin.id);
-            }
-            Waiting::Controller => self.settle_decision(node, origin.id),
-            Waiting::Client(request) => self.client_heard(request, &reply),
-            _ => {}
-        }
-    }
-
-    fn settle_decision(&mut self, node: Ix, id: u64) {
-        if let Some(lead) = &mut self.daemons[node].lead {
-            lead.outstanding.retain(|outstanding| *outstanding != id);
-        }
-    }
-
-    /// Nothing was heard: whoever waits tries again, for it may or may not have happened.
-    pub fn gave_up_waiting(&mut self, process: Process, id: u64) {
-        let node = process.node;
-        let Some(waiting) = self.daemons[node].waiting.remove(&id) else { return };
-        match waiting {
-            Waiting::Worker(vm) | Waiting::Confirm(vm, _) | Waiting::GiveUp(vm, _) => {
-                self.done(node, vm, false);
-            }
-            _ => {}
-        }
-    }
-
     /// A fenced node that has read the present state: is anything alive that is not its own?
-    fn come_back(&mut self, node: Ix) {
+    pub fn come_back(&mut self, node: Ix) {
         let cluster = self.cluster();
         let daemon = &self.daemons[node];
         let me = daemon.id();
@@ -330,7 +187,7 @@ impl Sim {
     }
 
     fn report(&mut self, node: Ix, vm: VmId, report: Report) {
-        if self.has(Bug::ReportLost) && self.starts % 3 == 0 {
+        if self.has(Bug::ReportLost) && self.starts.is_multiple_of(3) {
             return self.done(node, vm, true);
         }
         let Report { epoch, run, state, armed_for, note } = report;
@@ -349,7 +206,7 @@ impl Sim {
     }
 
     /// The image is fetched, which may take a while.
-    fn prepare_start(&mut self, node: Ix, vm: VmId, step: Step) {
+    pub fn prepare_start(&mut self, node: Ix, vm: VmId, step: Step) {
         let process = self.daemons[node].process;
         let fetch = if self.rng.percent(5) { 4_000 } else { 200 };
         let at = self.now + 5 + self.rng.below(fetch);
@@ -444,7 +301,7 @@ impl Sim {
     }
 
     /// The build failed: back it goes, if it never ran.
-    fn give_up(&mut self, node: Ix, vm: VmId, step: &Step) {
+    pub fn give_up(&mut self, node: Ix, vm: VmId, step: &Step) {
         let Step::GiveUp { epoch, run, reason } = step.clone() else {
             unreachable!("it is what was read for")
         };

@@ -20,7 +20,7 @@ impl Sim {
         if self.log.states.len() == at {
             self.log.states.push(self.daemons[node].state.clone());
             self.check_state();
-        } else if applied % COMPARED_EVERY == 0 && self.log.states[at] != self.daemons[node].state {
+        } else if applied.is_multiple_of(COMPARED_EVERY) && self.log.states[at] != self.daemons[node].state {
             self.violate(format!("n{} comes to another state at index {applied}", node + 1));
         }
     }

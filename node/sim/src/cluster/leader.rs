@@ -27,7 +27,7 @@ impl Sim {
         });
         if leads {
             self.log.leaderless_since = None;
-            if let Some(leader) = self.log.leader.filter(|_| self.now % 200 == 0) {
+            if let Some(leader) = self.log.leader.filter(|_| self.now.is_multiple_of(200)) {
                 self.tell_committed(leader);
             }
             return;
@@ -137,10 +137,10 @@ impl Sim {
             let applied = holm_model::apply(&mut self.daemons[node].state, &entry);
             self.daemons[node].applied += 1;
             self.compare(node);
-            if self.log.leader == Some(node) {
-                if let Some(origin) = self.log.origins[at].take() {
-                    self.answer(node, origin, at as u64 + 1, applied.reply);
-                }
+            if self.log.leader == Some(node)
+                && let Some(origin) = self.log.origins[at].take()
+            {
+                self.answer(node, origin, at as u64 + 1, applied.reply);
             }
         }
         if self.daemons[node].applied != before {
@@ -213,7 +213,7 @@ impl Sim {
                 if !lead.ledger.begin_fence(&daemon.state, fence.node, now_ms) && !unasked {
                     return;
                 }
-                Waiting::Fence(fence.node)
+                Waiting::Fence(fence.leadership, fence.node)
             }
             _ => Waiting::Controller,
         };

@@ -64,7 +64,7 @@ pub enum Waiting {
     NodeReport,
     Unfence,
     Controller,
-    Fence(NodeId),
+    Fence(Revision, NodeId),
     CatchUp,
     /// The read before a step.
     Confirm(VmId, Step),
