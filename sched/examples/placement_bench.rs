@@ -44,6 +44,7 @@ fn main() {
     for hosts in [100, 1000] {
         cases.push((hosts, "one VM", one));
         cases.push((hosts, "one VM that fits nowhere", Queue { impossible: true, ..one }));
+        cases.push((hosts, "100 VMs that fit nowhere", Queue { impossible: true, ..batch(100, 1) }));
         cases.push((hosts, "batch of 100, one shape", batch(100, 1)));
         cases.push((hosts, "batch of 100, 100 shapes", batch(100, 100)));
     }

@@ -12,6 +12,7 @@ use holm_model::{Inventory, NodeId, ResourceClass, Resources, State};
 
 use crate::queue;
 use crate::reserve::Kept;
+use crate::weighers::hypervisor_version;
 
 /// A host and its load.
 #[derive(Clone, Debug)]
@@ -31,9 +32,11 @@ pub struct Host<'a> {
     /// Those of them that are being built: Nova's I/O operations.
     pub building: u32,
     /// Parts of it that VMs hold for themselves; empty where it offers none.
-    pub taken: Parts,
+    taken: Option<Box<Parts>>,
+    /// Number of its hypervisor's version.
+    pub version: i64,
     /// For a VM that has long waited.
-    pub kept: Option<Kept<'a>>,
+    pub kept: Option<Box<Kept<'a>>>,
 }
 
 /// Capacity less claims of the classes every VM asks for, worked out once: these are read for every VM.
@@ -47,18 +50,30 @@ pub struct Free {
 }
 
 impl Free {
+    /// One walk over each map: they are small, and look-ups in them are most of what a decision reads.
     fn of(node: &Node, claimed: &Resources) -> Self {
-        let mut any_amount = true;
-        let mut free = |class| {
-            let Some(inventory) = node.inventory.get(class) else { return 0 };
+        let mut free = Self { vcpus: 0, memory_mib: 0, disk_gib: 0, any_amount: true };
+        let mut claims = claimed.0.iter().peekable();
+        // Both are in the order of their classes.
+        for (class, inventory) in &node.inventory {
+            let Some(amount) = free.amount(class) else { break };
+            while claims.next_if(|(other, _)| *other < class).is_some() {}
+            let claimed = claims.next_if(|(other, _)| *other == class).map_or(0, |(_, amount)| *amount);
+            *amount = clamp(inventory.capacity()).saturating_sub(clamp(claimed));
             let Inventory { min_unit, max_unit, step_size, .. } = inventory;
-            any_amount &= (*min_unit, *max_unit, *step_size) == (1, u64::MAX, 1);
-            clamp(inventory.capacity()).saturating_sub(clamp(claimed.get(class)))
-        };
-        let vcpus = free(&ResourceClass::Vcpu);
-        let memory_mib = free(&ResourceClass::MemoryMb);
-        let disk_gib = free(&ResourceClass::DiskGb);
-        Self { vcpus, memory_mib, disk_gib, any_amount }
+            free.any_amount &= (*min_unit, *max_unit, *step_size) == (1, u64::MAX, 1);
+        }
+        free
+    }
+
+    /// None for custom classes, which come last.
+    fn amount(&mut self, class: &ResourceClass) -> Option<&mut i64> {
+        match class {
+            ResourceClass::Vcpu => Some(&mut self.vcpus),
+            ResourceClass::MemoryMb => Some(&mut self.memory_mib),
+            ResourceClass::DiskGb => Some(&mut self.disk_gib),
+            ResourceClass::Custom(_) => None,
+        }
     }
 
     /// Whether so much is free, where three numbers can tell; the rule itself is
@@ -123,8 +138,18 @@ impl<'a> Host<'a> {
                 }
             }
         }
-        for host in hosts.iter_mut().filter(|host| host.offers_parts()) {
-            host.taken = feasible::parts_taken(state, host.node.id);
+        let mut last = ("", 0);
+        for host in &mut hosts {
+            let Some(report) = &host.node.report else { continue };
+            // Most hosts run the same.
+            let version = report.hypervisor.version.as_str();
+            if version != last.0 {
+                last = (version, hypervisor_version::number(version));
+            }
+            host.version = last.1;
+            if !report.offer.is_empty() {
+                host.taken = Some(Box::new(feasible::parts_taken(state, host.node.id)));
+            }
         }
         keep(&mut hosts, state);
         hosts
@@ -140,7 +165,8 @@ impl<'a> Host<'a> {
             more_aggregates: Vec::new(),
             vms: 0,
             building: 0,
-            taken: Parts::default(),
+            taken: None,
+            version: 0,
             kept: None,
         }
     }
@@ -177,19 +203,26 @@ impl<'a> Host<'a> {
 
     /// The VM that was placed here takes the parts it asks for.
     pub fn take_parts(&mut self, vm: &Vm) {
-        if let Ok(parts) = feasible::parts_for(self.node, &self.taken, vm) {
-            self.taken.add(&parts);
+        let Some(taken) = &mut self.taken else { return };
+        if let Ok(parts) = feasible::parts_for(self.node, taken, vm) {
+            taken.add(&parts);
         }
     }
 
-    fn offers_parts(&self) -> bool {
-        self.node.report.as_ref().is_some_and(|report| !report.offer.is_empty())
+    /// Parts of it that VMs hold for themselves.
+    pub fn taken(&self) -> Cow<'_, Parts> {
+        self.taken.as_deref().map_or_else(Cow::default, Cow::Borrowed)
+    }
+
+    /// None holds any.
+    pub(crate) fn free_parts(&mut self) {
+        self.taken = self.taken.take().map(|_| Box::default());
     }
 
     /// PCI devices that no VM holds.
     pub fn free_devices(&self) -> usize {
-        let Some(report) = &self.node.report else { return 0 };
-        report.offer.devices.keys().filter(|device| !self.taken.devices.contains(*device)).count()
+        let (Some(taken), Some(report)) = (&self.taken, &self.node.report) else { return 0 };
+        report.offer.devices.keys().filter(|device| !taken.devices.contains(*device)).count()
     }
 
     /// What is free has to be worked out anew.
@@ -208,7 +241,7 @@ impl<'a> Host<'a> {
     pub fn without(&mut self, vm: &Vm) {
         let Some(claim) = vm.claim.as_ref().filter(|claim| claim.node == self.node.id) else { return };
         self.claimed.to_mut().sub(&claim.resources);
-        self.taken.sub(&claim.parts);
+        self.taken.iter_mut().for_each(|taken| taken.sub(&claim.parts));
         self.recount();
         self.vms = self.vms.saturating_sub(1);
         self.building = self.building.saturating_sub(u32::from(vm.status == VmStatus::Build));
@@ -218,7 +251,7 @@ impl<'a> Host<'a> {
     pub fn put_back(&mut self, vm: &Vm) {
         let Some(claim) = vm.claim.as_ref().filter(|claim| claim.node == self.node.id) else { return };
         self.claimed.to_mut().add(&claim.resources);
-        self.taken.add(&claim.parts);
+        self.taken.iter_mut().for_each(|taken| taken.add(&claim.parts));
         self.recount();
         self.vms += 1;
         self.building += u32::from(vm.status == VmStatus::Build);
@@ -242,7 +275,7 @@ fn keep<'a>(hosts: &mut [Host<'a>], state: &'a State) {
         let Ok(at) = hosts.binary_search_by_key(&node, Host::id) else { continue };
         let ahead = hosts[at].kept.as_ref().is_none_or(|other| queue::rank(vm) < queue::rank(other.vm));
         if ahead {
-            hosts[at].kept = Some(kept);
+            hosts[at].kept = Some(Box::new(kept));
         }
     }
 }

@@ -134,12 +134,7 @@ impl<'a> Request<'a> {
 
     /// Whether every filter and weigher answers the same for both.
     pub fn same_shape(&self, other: &Vm) -> bool {
-        let mine = self.vm;
-        mine.spec.image == other.spec.image
-            && mine.spec.size == other.spec.size
-            && mine.spec == other.spec
-            && mine.excluded == other.excluded
-            && mine.project == other.project
+        same_shape(self.vm, other)
     }
 
     /// Whether it names `vm` as one to be with or apart from.
@@ -147,6 +142,15 @@ impl<'a> Request<'a> {
         let scheduling = &self.vm.spec.scheduling;
         scheduling.same_host.contains(&vm) || scheduling.different_host.contains(&vm)
     }
+}
+
+/// Whether every filter and weigher answers the same for both, as far as hosts go.
+pub fn same_shape(one: &Vm, other: &Vm) -> bool {
+    one.spec.image == other.spec.image
+        && one.spec.size == other.spec.size
+        && one.spec == other.spec
+        && one.excluded == other.excluded
+        && one.project == other.project
 }
 
 fn node_of(state: &State, placed: &Placed, vm: &VmId) -> Option<NodeId> {

@@ -12,7 +12,6 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use holm_model::feasible::{self, Refusal};
-use holm_model::parts::Parts;
 use holm_model::vm::{OnNoHost, Vm};
 use holm_model::{NodeId, ResourceClass, Resources, State, Timestamp, VmId};
 
@@ -141,7 +140,7 @@ impl Host<'_> {
     pub fn emptied(&self) -> Host<'_> {
         let mut empty = self.clone();
         empty.claimed = Cow::Owned(Resources::default());
-        empty.taken = Parts::default();
+        empty.free_parts();
         empty.kept = None;
         empty.vms = 0;
         empty.building = 0;

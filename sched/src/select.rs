@@ -100,6 +100,11 @@ impl<'a> Batch<'a> {
         }
     }
 
+    /// Whether any host is kept for somebody.
+    pub fn keeps_hosts(&self) -> bool {
+        self.hosts.iter().any(|host| host.kept.is_some())
+    }
+
     /// The hosts to keep for those of `vms`, in the order of the queue, that fit nowhere at `now`.
     pub fn reservations(&self, vms: &[&'a Vm], now: Timestamp) -> BTreeMap<VmId, NodeId> {
         let withheld = self.withheld.iter().map(|at| self.hosts[*at].id()).collect();

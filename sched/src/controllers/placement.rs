@@ -2,7 +2,8 @@
 //! that fit nowhere it records why, when that is news, keeps hosts or has VMs of lesser priority evicted where the
 //! policy says so, and gives up on those that would not wait or have waited too long.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
+use std::rc::Rc;
 
 use holm_model::command::{Command, NoHost, PlaceVms, PreemptVms};
 use holm_model::id::Revision;
@@ -13,14 +14,17 @@ use super::node_health::UP_BELOW_MS;
 use crate::controller::{Controller, Facts};
 use crate::policy::Policy;
 use crate::preempt::Eviction;
-use crate::queue;
 use crate::select::Batch;
+use crate::{queue, request};
 
 /// Most `NoHost` of one decision; each carries a reason per host. The rest follows in the next.
 pub const NO_HOST_MAX: usize = 100;
 
 /// How long an evicted guest may take to shut down before it is powered off, in seconds; Kubernetes' grace period.
 pub const EVICTION_STOP_S: u32 = 30;
+
+/// Shapes whose refusals are kept during a decision.
+const SHAPES_MAX: usize = 16;
 
 /// The scheduler.
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,11 +50,12 @@ impl Controller for Placement {
         let eviction = batch.eviction(&unplaced);
         let preempting = eviction.as_ref().map(|(vm, _)| *vm);
         let reservations = batch.reservations(&unplaced, facts.now);
+        let mut said = Said::of(&batch);
         let no_hosts = unplaced.into_iter().filter_map(|vm| {
             let kept = vm.reserved.as_ref().map(|reserved| reserved.node);
             // A node is kept with the eviction.
             let reserve = if preempting == Some(vm.id) { kept } else { reservations.get(&vm.id).copied() };
-            no_host(&batch, leadership, facts.now, vm, reserve)
+            said.no_host(leadership, facts.now, vm, reserve)
         });
         commands.extend(no_hosts.take(NO_HOST_MAX).map(Command::NoHost));
         commands.extend(eviction.map(|(vm, eviction)| {
@@ -68,23 +73,52 @@ pub(super) fn doubtful(facts: &Facts) -> BTreeSet<NodeId> {
     facts.unheard.iter().copied().chain(silent).collect()
 }
 
-/// What to record about a VM that fits nowhere, if anything.
-fn no_host<'a>(
-    batch: &Batch<'a>,
-    leadership: Revision,
-    now: Timestamp,
-    vm: &'a Vm,
-    reserve: Option<NodeId>,
-) -> Option<NoHost> {
-    if batch.fits_withheld(vm) && !waited_too_long(vm, now) {
-        // Within seconds that host is heard and takes it, or is down and refuses it.
-        return None;
+/// Refusals, said once for all VMs of a shape: hundreds may wait for the same.
+struct Said<'b, 'a> {
+    batch: &'b Batch<'a>,
+    /// Not where hosts are kept: there the answer depends on the place in the queue too.
+    shared: bool,
+    /// The latest last.
+    by_shape: VecDeque<(&'a Vm, Rc<[HostReason]>)>,
+}
+
+impl<'b, 'a> Said<'b, 'a> {
+    fn of(batch: &'b Batch<'a>) -> Self {
+        Self { batch, shared: !batch.keeps_hosts(), by_shape: VecDeque::new() }
     }
-    let refusals = batch.refusals(vm);
-    let give_up = gives_up(vm, now);
-    let kept = vm.reserved.as_ref().map(|reserved| reserved.node);
-    let news = give_up || vm.fault.is_none() || kept != reserve || differ(&refusals, &vm.refusals);
-    news.then_some(NoHost { leadership, vm: vm.id, refusals, give_up, reserve })
+
+    fn refusals(&mut self, vm: &'a Vm) -> Rc<[HostReason]> {
+        let same = |(other, _): &&(&Vm, Rc<[HostReason]>)| self.shared && request::same_shape(other, vm);
+        let known = self.by_shape.iter().rev().find(same);
+        if let Some((_, refusals)) = known {
+            return Rc::clone(refusals);
+        }
+        let refusals: Rc<[HostReason]> = self.batch.refusals(vm).into();
+        if self.by_shape.len() == SHAPES_MAX {
+            self.by_shape.pop_front();
+        }
+        self.by_shape.push_back((vm, Rc::clone(&refusals)));
+        refusals
+    }
+
+    /// What to record about a VM that fits nowhere, if anything.
+    fn no_host(
+        &mut self,
+        leadership: Revision,
+        now: Timestamp,
+        vm: &'a Vm,
+        reserve: Option<NodeId>,
+    ) -> Option<NoHost> {
+        if self.batch.fits_withheld(vm) && !waited_too_long(vm, now) {
+            // Within seconds that host is heard and takes it, or is down and refuses it.
+            return None;
+        }
+        let refusals = self.refusals(vm);
+        let give_up = gives_up(vm, now);
+        let kept = vm.reserved.as_ref().map(|reserved| reserved.node);
+        let news = give_up || vm.fault.is_none() || kept != reserve || differ(&refusals, &vm.refusals);
+        news.then(|| NoHost { leadership, vm: vm.id, refusals: refusals.to_vec(), give_up, reserve })
+    }
 }
 
 fn gives_up(vm: &Vm, now: Timestamp) -> bool {
@@ -106,9 +140,8 @@ fn waited_too_long(vm: &Vm, now: Timestamp) -> bool {
 /// compared: free amounts change with every placement, and recording each change for every waiting VM
 /// would write more than it tells. `explain` has the current numbers.
 fn differ(now: &[HostReason], recorded: &[HostReason]) -> bool {
-    let rule = |reason: &HostReason| {
-        let subject = reason.message.split(':').next().unwrap_or_default();
-        (reason.node, reason.by.clone(), subject.to_owned())
-    };
+    fn rule(reason: &HostReason) -> (NodeId, &str, Option<&str>) {
+        (reason.node, &reason.by, reason.message.split(':').next())
+    }
     now.len() != recorded.len() || now.iter().zip(recorded).any(|(a, b)| rule(a) != rule(b))
 }

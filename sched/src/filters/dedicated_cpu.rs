@@ -22,7 +22,7 @@ impl Filter for DedicatedCpu {
     }
 
     fn check(&self, request: &Request<'_>, host: &Host<'_>) -> Result<(), Refusal> {
-        match feasible::parts_for(host.node, &host.taken, request.vm) {
+        match feasible::parts_for(host.node, &host.taken(), request.vm) {
             Err((by, refusal)) if by == self.name() => Err(refusal),
             _ => Ok(()),
         }

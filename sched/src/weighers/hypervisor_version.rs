@@ -14,13 +14,13 @@ impl Weigher for HypervisorVersion {
     }
 
     fn weigh(&self, _request: &Request<'_>, host: &Host<'_>) -> i64 {
-        host.node.report.as_ref().map_or(0, |report| number(&report.hypervisor.version))
+        host.version
     }
 }
 
 /// The first three numbers of a version, 999 at most behind the first; 0 for what is no version. By hand and
 /// over bytes, since it is asked of every host.
-fn number(version: &str) -> i64 {
+pub fn number(version: &str) -> i64 {
     let mut parts = [0i64; 3];
     let mut at = 0;
     for byte in version.strip_prefix('v').unwrap_or(version).bytes() {
