@@ -56,6 +56,58 @@ impl Process {
     }
 }
 
+/// A process under SIGSTOP; goes on when this is dropped.
+#[derive(Debug)]
+pub struct Stopped(Process);
+
+impl Process {
+    /// SIGSTOP. Verified.
+    ///
+    /// # Errors
+    /// When it has ended, or goes on.
+    pub fn stop(&self) -> Result<Stopped> {
+        if !self.is_alive() {
+            bail!("process {} has ended", self.pid);
+        }
+        kill(Pid::from_raw(self.pid), Signal::SIGSTOP)?;
+        let stopped = Stopped(self.clone());
+        let start = Instant::now();
+        while !is_stopped(self.pid) {
+            if start.elapsed() > Duration::from_secs(5) {
+                bail!("process {} does not stop", self.pid);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(stopped)
+    }
+}
+
+impl Stopped {
+    /// SIGCONT.
+    ///
+    /// # Errors
+    /// When it was ended meanwhile.
+    pub fn go_on(self) -> Result<()> {
+        if !self.0.is_alive() {
+            bail!("process {} was ended while it stood still", self.0.pid);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        if self.0.is_alive() {
+            let _ = kill(Pid::from_raw(self.0.pid), Signal::SIGCONT);
+        }
+    }
+}
+
+fn is_stopped(pid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('T'))
+}
+
 /// Processes, we ourselves left out, that have anything to do with `folder`: named on their command line,
 /// or as their working folder, or in an open file. A VMM has only the latter.
 pub fn of_folder(folder: &Path) -> Vec<Process> {

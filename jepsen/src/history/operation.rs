@@ -106,6 +106,8 @@ pub enum FaultKind {
     KillShim,
     /// SIGKILL of the VMM of some VM.
     KillVmm,
+    /// SIGSTOP of the VMM of some VM, and SIGCONT later.
+    PauseVmm,
     /// Two halves, and one node that reaches both.
     PartitionBridge,
     /// Nothing more can be written to one node's disk.

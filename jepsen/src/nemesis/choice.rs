@@ -45,6 +45,8 @@ pub enum Nemesis {
     KillShim,
     /// Ends the VMM of some VM.
     KillVmm,
+    /// The VMM of some VM stands still.
+    PauseVmm,
     /// Fills a node's disk.
     DiskFull,
     /// A node's disk stands still for moments, again and again.
@@ -129,6 +131,7 @@ impl Nemesis {
             Self::KillHost | Self::LeaseKillHost => FaultKind::KillHost,
             Self::KillShim => FaultKind::KillShim,
             Self::KillVmm => FaultKind::KillVmm,
+            Self::PauseVmm => FaultKind::PauseVmm,
             Self::DiskFull => FaultKind::DiskFull,
             Self::DiskSlow => FaultKind::DiskSlow,
             Self::DiskHung => FaultKind::DiskHung,
@@ -144,13 +147,14 @@ impl Nemesis {
             Self::LeasePower => FaultKind::PowerOne,
             Self::LeasePartitionPower => FaultKind::PartitionPower,
             Self::Failover => {
-                const ALL: [FaultKind; 10] = [
+                const ALL: [FaultKind; 11] = [
                     FaultKind::Pause,
                     FaultKind::Kill,
                     FaultKind::Restart,
                     FaultKind::KillHost,
                     FaultKind::KillShim,
                     FaultKind::KillVmm,
+                    FaultKind::PauseVmm,
                     FaultKind::PartitionLeader,
                     FaultKind::PartitionHalves,
                     FaultKind::PartitionOneWay,

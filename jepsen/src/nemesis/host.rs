@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use rand::Rng;
 use rand::seq::IndexedRandom;
+use uuid::Uuid;
 
 use super::trouble::{Nature, Trouble};
 use crate::harness::process::{self, Process};
@@ -35,6 +36,13 @@ impl Nature<'_> {
                 self.cluster.daemons[victim].start()
             }
             FaultKind::KillShim | FaultKind::KillVmm => self.kill_one(kind, victim, at, trouble).await,
+            FaultKind::PauseVmm => {
+                let (_, vmm) = self.some_vmm(victim)?;
+                let stopped = vmm.stop()?;
+                self.took_hold(at, trouble);
+                self.hold(2_000..8_000).await;
+                stopped.go_on()
+            }
             FaultKind::DiskFull => self.fill(victim, at, trouble).await,
             FaultKind::DiskSlow | FaultKind::DiskHung => self.freeze(kind, victim, at, trouble).await,
             FaultKind::Damage | FaultKind::Truncate => self.damage(kind, victim, at, trouble).await,
@@ -67,13 +75,7 @@ impl Nature<'_> {
         at: usize,
         trouble: &mut Trouble,
     ) -> Result<()> {
-        let vmms = self.cluster.vmms_of(victim);
-        // A node may hold no VM at the moment: another one does.
-        let any = || {
-            (0..self.cluster.daemons.len()).flat_map(|node| self.cluster.vmms_of(node)).collect::<Vec<_>>()
-        };
-        let vmms = if vmms.is_empty() { any() } else { vmms };
-        let (vm, vmm) = vmms.choose(self.rng).context("no VM runs on any node")?.clone();
+        let (vm, vmm) = self.some_vmm(victim)?;
         let target = if kind == FaultKind::KillVmm {
             vmm.clone()
         } else {
@@ -84,6 +86,15 @@ impl Nature<'_> {
         self.took_hold(at, trouble);
         wait_for("the VMM to end", LIMIT, || async { Ok((!vmm.is_alive()).then_some(())) }).await?;
         self.others_go_on().await
+    }
+
+    /// A VMM on this node, with its VM; on another one where it has none at the moment.
+    fn some_vmm(&mut self, victim: usize) -> Result<(Uuid, Process)> {
+        let nodes = self.cluster.daemons.len();
+        let order = (0..nodes).map(|step| (victim + step) % nodes);
+        let vmms = order.map(|node| self.cluster.vmms_of(node)).find(|vmms| !vmms.is_empty());
+        let vmms = vmms.context("no VM runs on any node")?;
+        Ok(vmms.choose(self.rng).context("there is one")?.clone())
     }
 
     /// The leader's wall clock is set, and set right again. Seen at the time that the node says it is.

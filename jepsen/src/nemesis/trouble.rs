@@ -89,8 +89,8 @@ impl Trouble {
 
 fn is_of_host(kind: FaultKind) -> bool {
     use FaultKind::{
-        ClockJump, Damage, DiskFull, DiskHung, DiskSlow, KillHost, KillShim, KillVmm, Replace, Rolling,
-        Truncate,
+        ClockJump, Damage, DiskFull, DiskHung, DiskSlow, KillHost, KillShim, KillVmm, PauseVmm, Replace,
+        Rolling, Truncate,
     };
     matches!(
         kind,
@@ -98,6 +98,7 @@ fn is_of_host(kind: FaultKind) -> bool {
             | KillHost
             | KillShim
             | KillVmm
+            | PauseVmm
             | DiskFull
             | DiskSlow
             | DiskHung

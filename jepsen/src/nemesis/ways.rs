@@ -41,6 +41,7 @@ pub fn cut(kind: FaultKind, nodes: usize, victim: usize, rng: &mut StdRng) -> Op
         | FaultKind::KillHost
         | FaultKind::KillShim
         | FaultKind::KillVmm
+        | FaultKind::PauseVmm
         | FaultKind::DiskFull
         | FaultKind::DiskSlow
         | FaultKind::DiskHung
