@@ -43,8 +43,11 @@ pub struct DrainProgress {
     pub node_id: u64,
     /// When the node is not up, nothing is moved or stopped there until it is.
     pub node_up: bool,
-    /// Null in a dry run, and when the node is not, or no longer, being drained.
+    /// Null in a dry run.
     pub since: Option<Timestamp>,
+    /// It is drained for announced work on the machine, whose end opens the node again.
+    #[serde(default)]
+    pub maintenance: bool,
     pub stop_timeout_s: u32,
     pub pinned: DrainPinned,
     /// Nothing of what was to leave runs there any more.

@@ -340,6 +340,7 @@ fn drain_and_policy() {
         node_id: 1,
         node_up: true,
         since: Some(at(8)),
+        maintenance: true,
         stop_timeout_s: 60,
         pinned: DrainPinned::Keep,
         done: false,

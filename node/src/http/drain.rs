@@ -224,6 +224,7 @@ fn progress(state: &Model, node: &node::Node) -> Result<DrainProgress> {
         node_id: node.id.0,
         node_up: node.up,
         since: Some(drain.since),
+        maintenance: node.maintenance.is_some(),
         stop_timeout_s: drain.stop_timeout_s,
         pinned: drain.pinned,
         done: drain.done,

@@ -6,7 +6,7 @@ use holm_api::{Availability, Node, VmStatus};
 use super::gather::Seen;
 use super::judge::listed;
 use super::{Finding, Level};
-use crate::output::record::policy::{FREEZE_MEANS, freeze_state};
+use crate::output::record::policy::freeze_state;
 use crate::output::text::{self, count};
 
 /// Beyond the time after which a node is fenced, for an election and the decision.
@@ -89,7 +89,7 @@ fn frozen(seen: &Seen) -> Option<Finding> {
     let freeze = seen.cluster.as_ref()?.freeze.as_ref()?;
     let reason = freeze.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
     let state = freeze_state(freeze, seen.now);
-    Some(finding(Level::Note, format!("a freeze{reason} is {state}: {FREEZE_MEANS}")))
+    Some(finding(Level::Note, format!("a freeze{reason} is {state}")))
 }
 
 fn too_few(seen: &Seen) -> Option<Finding> {

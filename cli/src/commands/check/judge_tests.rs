@@ -247,7 +247,7 @@ fn a_freeze_is_told_with_what_it_means() {
     let mut seen = healthy();
     seen.cluster.as_mut().unwrap().freeze = Some(freeze());
     let message = "a freeze (new switch) is in force for 18m more: failover VMs run on without contact, and no node is \
-                   fenced: those of a machine that dies meanwhile wait";
+                   fenced, so those of a machine that dies meanwhile wait";
     assert_eq!(of(&seen, "failover"), [(Level::Note, message.into())]);
 }
 

@@ -7,7 +7,7 @@ use hyper::Method;
 
 use crate::commands::Context;
 use crate::error::Error;
-use crate::output::record::policy::{FREEZE_MEANS, freeze_state};
+use crate::output::record::policy::freeze_state;
 
 const TARGET: &str = "/v1/freeze";
 const LOOK: &str = "holm cluster status";
@@ -17,8 +17,7 @@ pub async fn begin(cx: &Context, time: Duration, reason: Option<String>) -> Resu
         .map_err(|_| Error::usage("--for is too long", "at most 24h is allowed"))?;
     let body = BeginFreeze { for_ms, reason };
     let freeze: Freeze = cx.client.write(Method::PUT, TARGET, &body, LOOK).await?;
-    let sentence = format!("the freeze is {}: {FREEZE_MEANS}", freeze_state(&freeze, cx.output.now));
-    cx.output.done(&freeze, &sentence)
+    cx.output.done(&freeze, &format!("the freeze is {}", freeze_state(&freeze, cx.output.now)))
 }
 
 pub async fn end(cx: &Context) -> Result<(), Error> {

@@ -221,11 +221,13 @@ fn drained(last: &DrainProgress, took: Duration) -> String {
         0 => "nothing runs there any more".to_owned(),
         n => format!("{} pinned {} on there, as you said", n, if n == 1 { "VM runs" } else { "VMs run" }),
     };
-    format!(
-        "node {0} is drained after {1}: {kept}; it stays cordoned, `holm node uncordon {0}` opens it",
-        last.node,
-        text::short(took)
-    )
+    let opens = match last.maintenance {
+        true => format!("`holm node maintenance {} off` ends that", last.node),
+        false => format!("`holm node uncordon {}` opens it", last.node),
+    };
+    let stays = if last.maintenance { "is in maintenance" } else { "stays cordoned" };
+    let (node, took) = (&last.node, text::short(took));
+    format!("node {node} is drained after {took}: {kept}; it {stays}, {opens}")
 }
 
 fn called_off(node: &str) -> Error {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use holm_api::{Cluster, Member};
 
-use super::policy::{FREEZE_MEANS, freeze_state};
+use super::policy::freeze_state;
 use super::{Record, field, optional};
 use crate::output::table::{self, Table};
 use crate::output::text::{self, Now};
@@ -42,10 +42,7 @@ impl Record for Cluster {
             field("Revision", self.revision),
             field("Log", format!("{log}, snapshot at {} (on {})", self.snapshot_index, self.node.name)),
             field("Version", self.version),
-            optional(
-                "Freeze",
-                self.freeze.as_ref().map(|of| format!("{}\n{FREEZE_MEANS}", freeze_state(of, now))),
-            ),
+            optional("Freeze", self.freeze.as_ref().map(|of| freeze_state(of, now))),
             field("Created", format!("{} ago ({})", now.age(&self.created_at), self.created_at)),
         ]);
         let mut members = Table::new(&["NODE", "ROLE", "STATUS", "HEARD", "LOG", "API"]);

@@ -21,7 +21,7 @@ impl Record for DrainProgress {
     fn detail(&self, now: Now) -> String {
         let since = self.since.as_ref().map(|since| format!("{} ago", now.age(since))).unwrap_or_default();
         let pinned = match self.pinned {
-            DrainPinned::Stop => "stopped, until the node is uncordoned",
+            DrainPinned::Stop => "stopped, until the node takes VMs again",
             DrainPinned::Keep => "kept running",
         };
         let mut text = table::fields(&[

@@ -384,6 +384,7 @@ pub fn drain() -> DrainProgress {
         node_id: 1,
         node_up: true,
         since: Some(at("11:59:00")),
+        maintenance: false,
         stop_timeout_s: 60,
         pinned: DrainPinned::Stop,
         done: false,

@@ -73,7 +73,6 @@ impl Record for Freeze {
     fn detail(&self, now: Now) -> String {
         table::fields(&[
             field("Freeze", freeze_state(self, now)),
-            field("Means", FREEZE_MEANS),
             optional("Reason", self.reason.as_ref()),
             field("Since", format!("{} ago ({})", now.age(&self.since), self.since)),
             field("Until", &self.until),
@@ -82,17 +81,20 @@ impl Record for Freeze {
     }
 }
 
-/// What a freeze does, and what it costs.
-pub const FREEZE_MEANS: &str =
-    "failover VMs run on without contact, and no node is fenced: those of a machine that dies meanwhile wait";
-
-/// `in force for 12m more`.
+/// How long, and what it does and costs.
 pub fn freeze_state(freeze: &Freeze, now: Now) -> String {
     let left_ms = text::unix_ms(&freeze.until).map_or(0, |until| until - now.0);
     let left = u64::try_from(left_ms).map(|ms| text::span(Duration::from_millis(ms)));
     match (freeze.over, left) {
-        (false, Ok(left)) => format!("in force for {left} more"),
-        (true, Ok(left)) => format!("called off; leases given meanwhile are waited for, {left} at most"),
-        (_, Err(_)) => "has run out; the last leases given meanwhile are waited for".into(),
+        (false, Ok(left)) => format!(
+            "in force for {left} more: failover VMs run on without contact, and no node is fenced, so those of a \
+             machine that dies meanwhile wait"
+        ),
+        (true, Ok(left)) => {
+            format!(
+                "called off; no node is fenced before the leases given meanwhile have ended, {left} at most"
+            )
+        }
+        (_, Err(_)) => "over; no node is fenced before the last leases given meanwhile have ended".into(),
     }
 }
