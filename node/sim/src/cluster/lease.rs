@@ -114,7 +114,12 @@ impl Sim {
 
     /// The answer reaches the node; it counts for the process that asked.
     pub fn answered(&mut self, node: Ix, asker: Process, sent_ns: u64, answer: HeartbeatAnswer) {
-        let HeartbeatAnswer::Granted(grant) = answer else { return };
+        let grant = match answer {
+            HeartbeatAnswer::Granted(grant) => grant,
+            HeartbeatAnswer::Refused(why) => {
+                return self.note(|| format!("n{} gets no lease: {why}", node + 1));
+            }
+        };
         let daemon = &mut self.daemons[node];
         if daemon.process != asker {
             return;

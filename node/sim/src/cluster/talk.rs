@@ -1,7 +1,8 @@
 //! What a daemon hears and asks: messages, proposals and reads through the leader it knows of, and what
 //! becomes of whoever waits for an answer that comes, or does not.
 
-use holm_model::{Command, Reply};
+use holm_model::command::EndFreeze;
+use holm_model::{Command, Reply, Revision};
 
 use super::event::{Event, Ix, Message, Ms, Origin, Process, RoundFor};
 use super::node::Waiting;
@@ -147,6 +148,11 @@ impl Sim {
         match waiting {
             Waiting::Worker(vm) | Waiting::Confirm(vm, _) | Waiting::GiveUp(vm, _) => {
                 self.done(node, vm, false);
+            }
+            // Unknown: known when a later entry is, which the log orders behind it and which changes nothing.
+            Waiting::Fence(..) => {
+                let (leadership, freeze) = (Revision(0), Revision(0));
+                self.propose(node, Command::EndFreeze(EndFreeze { leadership, freeze }), waiting);
             }
             _ => {}
         }
