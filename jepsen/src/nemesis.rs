@@ -13,3 +13,8 @@ mod ways;
 pub use choice::{Extent, Nemesis};
 pub use observed::Observed;
 pub use progress::Progress;
+
+/// A fault that cannot be shown to have taken hold. The harness' own failure: nothing is said of the product.
+#[derive(Debug, thiserror::Error)]
+#[error("the fault is not as wanted: {0}")]
+pub struct Unverified(pub String);

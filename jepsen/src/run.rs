@@ -34,7 +34,7 @@ use crate::checker::{Finding, Verdict};
 use crate::harness::{Cluster, Hypervisor, Setup};
 use crate::history::Journal;
 use crate::nemesis::trouble::{self, Nature};
-use crate::nemesis::{Extent, Nemesis, Progress, kill, leader_restart};
+use crate::nemesis::{Extent, Nemesis, Progress, Unverified, kill, leader_restart};
 use crate::report::{Counts, Report};
 use crate::seed;
 use crate::workload::Target;
@@ -150,7 +150,11 @@ pub async fn run_under(test: Test, options: &Options, trouble: Option<Trouble>) 
 
 /// It did not come back from a fault, or did not answer afterwards.
 fn did_not_heal(error: &anyhow::Error) -> Judged {
-    let finding = Finding::Invalid(vec![format!("{error:#}")]);
+    let why = format!("{error:#}");
+    let finding = match error.chain().any(|cause| cause.is::<Unverified>()) {
+        true => Finding::Unknown(why),
+        false => Finding::Invalid(vec![why]),
+    };
     let verdicts = vec![Verdict { checker: "heals", finding, figures: String::new() }];
     Judged { verdicts, ..Judged::default() }
 }
