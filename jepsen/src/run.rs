@@ -128,7 +128,7 @@ pub async fn run_under(test: Test, options: &Options, trouble: Option<Trouble>) 
             std::fs::write(store.join(stored::EVIDENCE), serde_json::to_vec(&evidence)?)?;
             stored::judge(&store)?.1
         }
-        Err(error) => did_not_heal(&error),
+        Err(error) => Judged { counts: stored::tally(&store)?, ..did_not_heal(&error) },
     };
     let mut report = Report {
         test: parameters.test,

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::history::stored::{self, Line};
 use crate::history::{Fault, Operation};
-use crate::report::Report;
+use crate::report::{Counts, Report};
 
 /// Every operation and fault.
 pub(super) const HISTORY: &str = "history.jsonl";
@@ -58,6 +58,16 @@ pub fn check(folder: &Path) -> Result<Report> {
     })
 }
 
+/// What happened, of a run that did not get as far as its evidence.
+pub(super) fn tally(folder: &Path) -> Result<Counts> {
+    let lines = stored::lines(&folder.join(HISTORY))?;
+    let ended = |kind: &str| {
+        lines.iter().filter(|line| line.number("op").is_some() && line.kind() == kind).count() as u64
+    };
+    let faults = stored::faults(&lines)?.len();
+    Ok(Counts { faults, ok: ended("ok"), fail: ended("fail"), info: ended("info"), ..Counts::default() })
+}
+
 /// What the run in `folder` was asked for.
 pub(super) fn parameters(folder: &Path) -> Result<Parameters> {
     first(&stored::lines(&folder.join(HISTORY))?)
@@ -79,7 +89,7 @@ pub(super) fn judge(folder: &Path) -> Result<(Parameters, Judged)> {
         let error = anyhow::anyhow!(
             "there is no {EVIDENCE}: the cluster did not come back, or the harness was ended"
         );
-        return Ok((parameters, did_not_heal(&error)));
+        return Ok((parameters, Judged { counts: tally(folder)?, ..did_not_heal(&error) }));
     }
     let evidence =
         serde_json::from_slice(&std::fs::read(&file)?).with_context(|| file.display().to_string())?;
