@@ -65,6 +65,9 @@ enum Step {
     Overdue {
         vm: u8,
     },
+    Clock {
+        by_ms: i64,
+    },
 }
 
 fn vm_id(n: u8) -> VmId {
@@ -236,6 +239,7 @@ fn trouble(vm: impl Strategy<Value = u8> + Clone + 'static) -> impl Strategy<Val
         1 => vms.prop_map(Step::StopForDrain),
         2 => vm.clone().prop_map(|vm| Step::Restart { vm }),
         2 => vm.clone().prop_map(|vm| Step::Overdue { vm }),
+        1 => any::<i64>().prop_map(|by_ms| Step::Clock { by_ms }),
         2 => vm.clone().prop_map(|vm| Step::Vacated { vm }),
         1 => (vm.clone(), any::<bool>()).prop_map(move |(vm, confirm_node_off)| {
             command(Command::EvacuateVm(EvacuateVm { vm: vm_id(vm), confirm_node_off, expected: None }))
@@ -404,6 +408,7 @@ fn command_of(step: &Step, state: &State, n: u64) -> Command {
             let task_state = task_state.unwrap_or(TaskState::Spawning);
             Command::TaskOverdue(TaskOverdue { leadership, vm: vm_id(*vm), task_state, run })
         }
+        Step::Clock { by_ms } => Command::SetClock(SetClock { leadership, by_ms: *by_ms }),
         Step::Command(command) => command.clone(),
         Step::Place { node, vms, atomic } => Command::PlaceVms(PlaceVms {
             leadership: state.leadership.map(|l| l.revision).unwrap_or_default(),
