@@ -12,6 +12,7 @@ pub mod group;
 pub mod header;
 pub mod health;
 pub mod image;
+pub mod keep;
 pub mod list;
 pub mod node;
 pub mod policy;
@@ -35,6 +36,7 @@ pub use flavor::{CreateFlavor, Flavor};
 pub use group::{CreateServerGroup, GroupMember, GroupPolicy, PatchServerGroup, ServerGroup};
 pub use health::Health;
 pub use image::{Image, ImageKind};
+pub use keep::{Availability, DiskLoss, EvacuateVm, PatchVm, RestartPolicy};
 pub use list::List;
 pub use node::{
     Condition, DrainPinned, Fence, Hypervisor, HypervisorKind, Inventory, InventoryOverride, LostVm,
@@ -51,8 +53,5 @@ pub use rebalance::{PlannedMove, Rebalance, RebalanceQuery, RefusedMove, StartRe
 pub use scheduler::{NPlusOne, SchedulerPolicy, SetSchedulerPolicy};
 pub use scheduling::{Effect, Operator, Requirement, Scheduling, Taint, Toleration};
 pub use time::Timestamp;
-pub use vm::{
-    Availability, CreateVm, CreatedVms, DiskLoss, EvacuateVm, PatchVm, RebootVm, RefusedVm, RestartPolicy,
-    StopVm, Vm, VmStatus,
-};
+pub use vm::{CreateVm, CreatedVms, RebootVm, RefusedVm, StopVm, Vm, VmStatus};
 pub use what_if::{AllocationCandidates, Candidate, Move, NPlusOneVerdict, NodeLoss, WhatIf};

@@ -7,6 +7,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::explain::Decision;
+pub use crate::keep::{Availability, DiskLoss, EvacuateVm, Leaving, PatchVm, Recovery, RestartPolicy};
 use crate::node::Hypervisor;
 use crate::scheduling::{Requirement, Scheduling, Term, Toleration};
 use crate::time::Timestamp;
@@ -130,32 +131,6 @@ pub struct RebootVm {
     pub timeout_s: Option<u32>,
 }
 
-/// Body of `PATCH /v1/vms/{vm}`: how it is kept running. What is not given stays.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct PatchVm {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub availability: Option<Availability>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub disk_loss: Option<DiskLoss>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub restart_policy: Option<RestartPolicy>,
-    /// At most a million either way.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub start_order: Option<i32>,
-    /// At most 3600.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub start_delay_s: Option<u32>,
-}
-
-/// Body of `POST /v1/vms/{vm}/evacuate`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct EvacuateVm {
-    /// You state that the machine it was on is switched off. If it is not, the VM may run twice.
-    pub confirm_node_off: bool,
-}
-
 /// What happens when no host fits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -165,71 +140,6 @@ pub enum OnNoHost {
     Queue,
     /// ERROR at once.
     Fail,
-}
-
-/// Whether the VM may be restarted on another node.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Availability {
-    /// It waits for its node.
-    #[default]
-    Pinned,
-    /// It stops with its node's lease, and comes back elsewhere once that node is fenced.
-    Failover,
-}
-
-impl Availability {
-    /// As it is written.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Pinned => "pinned",
-            Self::Failover => "failover",
-        }
-    }
-}
-
-/// What may become of a local disk when the VM is moved or its host is lost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum DiskLoss {
-    /// It holds something: the VM stays with it.
-    #[default]
-    Refuse,
-    /// It is written anew from the image; what the guest wrote is lost.
-    Recreate,
-}
-
-impl DiskLoss {
-    /// As it is written.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Refuse => "refuse",
-            Self::Recreate => "recreate",
-        }
-    }
-}
-
-/// Whether a run that ended by itself is followed by another.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum RestartPolicy {
-    /// Also when the guest powered itself off.
-    Always,
-    /// When the VMM failed.
-    OnFailure,
-    #[default]
-    Never,
-}
-
-impl RestartPolicy {
-    /// As it is written.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Always => "always",
-            Self::OnFailure => "on-failure",
-            Self::Never => "never",
-        }
-    }
 }
 
 /// One VM.
@@ -311,35 +221,6 @@ pub struct Vm {
     /// In the answer to its creation only: what the operator should know of the cluster with it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-}
-
-/// How far a VM is on its way back from trouble.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(default)]
-pub struct Recovery {
-    /// When the present `task_state` began.
-    pub task_since: Option<Timestamp>,
-    /// That step takes longer than it should; its node goes on trying.
-    pub overdue: bool,
-    /// When it is given up on, or said to be late. Null while its node is down: that one cannot be late.
-    pub task_deadline: Option<Timestamp>,
-    /// It lost its node and waits for another, without a time-out.
-    pub failing_over: bool,
-    /// Restarts by its policy within ten minutes; after five the policy gives up.
-    pub restarts: u32,
-    /// While it is `restarting`: when the next run begins.
-    pub next_restart_at: Option<Timestamp>,
-    /// It is to leave its node.
-    pub leaving: Option<Leaving>,
-    /// Name of the node whose drain stopped it; it is started again when that is over.
-    pub stopped_for_drain_of: Option<String>,
-}
-
-/// Why a VM leaves its node: it is stopped there and placed anew.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Leaving {
-    pub since: Timestamp,
-    pub reason: String,
 }
 
 /// What a user sees a VM doing.
