@@ -120,8 +120,13 @@ impl Core {
         let class = ResourceClass::Custom(VMS.to_owned());
         let limit = *state.quotas.get(&project)?.0.get(&class)?;
         let used = state.usage.get(&project).map_or(0, |usage| usage.get(&class));
-        let over = used >= limit && matches!(proposal.command, Command::CreateVm(_));
-        let reason = Reason::Quota { project, class: VMS.to_owned(), wanted: 1, used, limit };
+        let wanted = match &proposal.command {
+            Command::CreateVm(_) => 1,
+            Command::CreateVms(batch) => batch.items.len() as u64,
+            _ => return None,
+        };
+        let over = used + wanted > limit;
+        let reason = Reason::Quota { project, class: VMS.to_owned(), wanted, used, limit };
         let (log_index, reply) = (published.log_index, Reply::Rejected(reason));
         over.then_some(Proposed::Committed { log_index, reply })
     }
