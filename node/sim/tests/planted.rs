@@ -6,7 +6,17 @@
 use std::process::Command;
 
 /// Those that are in code which the simulation runs.
-const PLANTS: &[&str] = &["claim-later"];
+const PLANTS: &[&str] = &[
+    "claim-later",
+    "leak-claim",
+    "resurrect-delete",
+    "quota-at-leader",
+    "no-wait-after-election",
+    "down-is-fenced",
+    "start-without-lease",
+    "trust-lagging-replica",
+    "restart-touches-vms",
+];
 
 #[test]
 fn every_bug_in_simulated_code_is_found() {

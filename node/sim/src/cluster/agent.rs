@@ -2,6 +2,7 @@
 //! takes, and whether it fails, is chance; a daemon that dies forgets it half-way, a shim goes on.
 
 use holm_model::command::{Command, ReleaseCause, Released, ReportVms, UnfenceNode, VmReport};
+use holm_model::planted::{Plant, planted};
 use holm_model::vm::{ObservedState, Vm, VmStatus, WantPower};
 use holm_model::{Epoch, VmId};
 use holm_node::agent::plan::{NOT_ITS_TURN, Report, Standing, Step, needs_lease, plan};
@@ -262,7 +263,7 @@ impl Sim {
                 && vm.status != VmStatus::Deleting
                 && vm.recovery.vacate.is_none()
         })?;
-        if !needs_lease(record) {
+        if !needs_lease(record) || planted(Plant::StartWithoutLease) {
             return Some((record.clone(), None));
         }
         let standing = self.standing_of_lease(node);
@@ -294,7 +295,8 @@ impl Sim {
         let Some(dir) = self.hosts[node].dirs.get(&vm).filter(|dir| host::alive(&dir.state)) else {
             return self.done(node, vm, true);
         };
-        let start = dir.start;
+        let (start, epoch, run) = (dir.start, dir.epoch, dir.run);
+        self.check_stop(node, vm, epoch, run);
         let slow = if self.rng.percent(10) { 4_000 } else { 300 };
         let at = self.now + 10 + self.rng.below(slow);
         self.heap.push(at, Event::Killed { node, vm, start, cause: ExitCause::Requested });

@@ -2,6 +2,7 @@
 
 use holm_model::vm::{Vm, VmStatus, WantPower};
 use holm_model::{Epoch, ResourceClass, VmId, invariant};
+use holm_node::agent::plan::needs_lease;
 
 use super::event::Ix;
 use super::host;
@@ -70,6 +71,21 @@ impl Sim {
         }
     }
 
+    /// The agent ends a run: not one of a pinned VM that is to go on, as the newest state has it.
+    pub fn check_stop(&mut self, node: Ix, vm: VmId, epoch: Epoch, run: u64) {
+        let goes_on = |record: &&Vm| {
+            record.power.want == WantPower::On
+                && record.power.run == run
+                && record.status != VmStatus::Deleting
+                && record.recovery.vacate.is_none()
+                && !needs_lease(record)
+        };
+        let wanted = self.log.newest().vms.get(&vm).is_some_and(|record| goes_on(&record));
+        if wanted && self.claim_of(vm) == Some((node, epoch)) {
+            self.violate(format!("n{} stops VM {}, which is to run on", node + 1, short(vm)));
+        }
+    }
+
     fn claim_of(&self, vm: VmId) -> Option<(Ix, Epoch)> {
         let claim = self.log.newest().vms.get(&vm)?.claim.as_ref()?;
         Some((claim.node.0 as usize - 1, claim.epoch))
@@ -97,7 +113,8 @@ impl Sim {
             }
             let record = &state.nodes[&id(node)];
             if !record.up || record.fence.is_some() {
-                return Some(format!("n{} is down or fenced", node + 1));
+                let fence = record.fence.as_ref().map(|fence| fence.revision);
+                return Some(format!("n{}: up {}, fence {fence:?}", node + 1, record.up));
             }
             if !record.enabled || record.drain.is_some() || record.maintenance.is_some() {
                 return Some(format!("n{} is cordoned", node + 1));

@@ -7,6 +7,10 @@ use super::event::{Event, Ix, Ms, Process};
 use super::node::Daemon;
 use super::sim::{NODES, Sim};
 
+/// A boot takes at least so long, which is longer than any message is on its way: a report of an earlier boot
+/// that arrives after one of the next would make the node take itself for a copy of itself.
+const BOOT: Ms = 8_000;
+
 impl Sim {
     /// One thing goes wrong, and the next is not far.
     pub fn fault(&mut self) {
@@ -90,7 +94,7 @@ impl Sim {
         self.hosts[node].power_off();
         self.daemons[node].up = false;
         self.daemons[node].lead = None;
-        self.heap.push(self.now + lasts, Event::Restart(node));
+        self.heap.push(self.now + lasts.max(BOOT), Event::Restart(node));
     }
 
     fn power_off_all(&mut self, lasts: Ms) {
