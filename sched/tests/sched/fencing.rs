@@ -146,7 +146,10 @@ fn a_fence_frees_failover_vms_that_should_run_and_nothing_else() {
 #[test]
 fn a_vm_that_was_switched_off_while_it_was_built_goes_elsewhere_when_it_is_wanted() {
     let mut cluster = Cluster::of(&[MEDIUM; 3]);
-    let vm = cluster.create(SMALL_VM, |vm| vm.availability = Availability::Failover);
+    let vm = cluster.create(SMALL_VM, |vm| {
+        vm.availability = Availability::Failover;
+        vm.policies.disk_loss = DiskLoss::Recreate;
+    });
     let host = cluster.placed_on(vm).expect("there is room");
     let power = |want| SetVmPower { vm, want, reboot: false, stop: StopMode::Force, expected: None };
     cluster.done(Command::SetVmPower(power(WantPower::Off)));
