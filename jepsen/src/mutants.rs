@@ -167,6 +167,10 @@ async fn one(mutant: &Mutant, seed: u64, store: &Path) -> Found {
         let trouble = mutant.nemesis.map(|nemesis| Trouble { nemesis, extent });
         match run::run_under(mutant.test, &options, trouble).await {
             Ok(report) if report.is_invalid() => {
+                // The bug is known: nobody will look into the nodes' folders.
+                if let Some(kept) = &report.kept {
+                    let _ = std::fs::remove_dir_all(kept);
+                }
                 let checkers: Vec<_> = report.broken().map(|verdict| verdict.checker).collect();
                 let seconds = began.elapsed().as_secs_f64();
                 return Found::By { checkers: checkers.join(", "), seconds, runs: attempt + 1 };

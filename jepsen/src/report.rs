@@ -41,6 +41,9 @@ pub struct Report {
     pub counts: Counts,
     /// History, logs and verdicts.
     pub store: PathBuf,
+    /// Data folders of the nodes, kept for whoever looks into a run that is not valid.
+    #[serde(skip)]
+    pub kept: Option<PathBuf>,
 }
 
 impl Report {

@@ -139,9 +139,11 @@ pub async fn run_under(test: Test, options: &Options, trouble: Option<Trouble>) 
         figures: judged.figures,
         counts: judged.counts,
         store,
+        kept: None,
     };
     if !report.is_valid() {
         context.cluster.scratch.keep();
+        report.kept = Some(context.cluster.scratch.path().to_owned());
         report.figures.push(format!("the nodes' folders: {}", context.cluster.scratch.path().display()));
     }
     report.write()?;

@@ -55,6 +55,7 @@ pub fn check(folder: &Path) -> Result<Report> {
         figures: judged.figures,
         counts: judged.counts,
         store: folder.to_owned(),
+        kept: None,
     })
 }
 
