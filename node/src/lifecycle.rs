@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use holm_raft::Identity;
 
 use crate::cli::{Init, Join, Node};
-use crate::config::{Config, HypervisorConfig, CpuConfig, InventoryConfig, Listen, LogConfig};
+use crate::config::{Config, CpuConfig, HypervisorConfig, InventoryConfig, Listen, LogConfig};
 
 /// `holmd init`
 ///

@@ -225,10 +225,10 @@ pub fn node(state: &State, status: &RaftStatus, node: &model::node::Node) -> api
             .collect(),
         fence: node.fence.as_ref().map(|of| fence(state, of)),
         drain: node_drain(state, node),
-        maintenance: node.maintenance.as_ref().map(|of| api::Maintenance {
-            since: timestamp(of.since),
-            reason: of.reason.clone(),
-        }),
+        maintenance: node
+            .maintenance
+            .as_ref()
+            .map(|of| api::Maintenance { since: timestamp(of.since), reason: of.reason.clone() }),
         orphans: orphans(report),
         vms: vms_on(state, node.id),
         created_at: timestamp(node.created_at),

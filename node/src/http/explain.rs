@@ -144,7 +144,8 @@ fn summary(state: &Model, vm: &Vm, best: Option<NodeId>, hosts: &[HostVerdict]) 
 fn hope(state: &Model, vm: &Vm) -> String {
     let Some(reserved) = &vm.reserved else { return "tried again whenever something changes".to_owned() };
     let node = convert::node_name(state, reserved.node);
-    let leaving = reserved.evicted.iter().filter(|id| state.vms.get(*id).is_some_and(|vm| vm.claim.is_some()));
+    let leaving =
+        reserved.evicted.iter().filter(|id| state.vms.get(*id).is_some_and(|vm| vm.claim.is_some()));
     let leaving: Vec<String> = leaving.map(|id| convert::vm_name(state, *id)).collect();
     if leaving.is_empty() {
         format!("{node} is kept for it until there is room")
