@@ -212,6 +212,7 @@ fn node(n: u64) -> Node {
         }),
         report_sequence: 1,
         past_boots: Vec::new(),
+        boot_revision: Revision::default(),
         allocated: Resources::from_iter([
             (ResourceClass::Vcpu, n * 7 % 13),
             (ResourceClass::MemoryMb, n * 997 % 30_000),

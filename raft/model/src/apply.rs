@@ -53,7 +53,8 @@ pub fn apply(state: &mut State, entry: &Entry) -> Applied {
         return Applied { reply: Reply::Rejected(reason), events: Vec::new() };
     }
     let at = if planted(Plant::ImpureApply) { Timestamp(u64::from(std::process::id())) } else { entry.at };
-    let mut cx = Cx { state, at, actor: &proposal.actor, revision, events: Vec::new() };
+    let (actor, seen) = (&proposal.actor, proposal.seen);
+    let mut cx = Cx { state, at, actor, seen, revision, events: Vec::new() };
     let result = cx.dispatch(&proposal.command);
     let events = cx.events;
     for event in &events {
@@ -90,6 +91,8 @@ struct Cx<'a> {
     state: &'a mut State,
     at: Timestamp,
     actor: &'a Actor,
+    /// What its maker had applied.
+    seen: Revision,
     /// Revision of this entry.
     revision: Revision,
     events: Vec<Event>,

@@ -34,6 +34,10 @@ pub struct Node {
     pub report_sequence: u64,
     /// Boots before the current one, the latest last; a report from one of them comes too late.
     pub past_boots: Vec<BootId>,
+    /// Revision of the current boot's first report, where another boot reported before: whoever saw less is of an
+    /// earlier one.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub boot_revision: Revision,
     /// Sum over the claims on this node, kept beside them by apply.
     pub allocated: Resources,
     /// What it offers: its report, under its aggregates' overrides, under its own. Kept by apply.
@@ -134,6 +138,10 @@ pub struct NodeReport {
     /// about them. At most [`ORPHANS_MAX`].
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub orphans: BTreeMap<VmId, String>,
+}
+
+fn is_first(revision: &Revision) -> bool {
+    *revision == Revision::default()
 }
 
 fn is_zero(n: &u64) -> bool {

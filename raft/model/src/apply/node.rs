@@ -6,7 +6,7 @@ use super::aggregate::change;
 use super::{Cx, check_expected, invalid, not_found, some_names, wrong_state};
 use crate::command::{AddNode, RemoveNode, ReportNode, SetNodeEnabled, SetNodeUp, UpdateNode};
 use crate::condition;
-use crate::id::NodeId;
+use crate::id::{NodeId, Revision};
 use crate::limits;
 use crate::node::{Node, ORPHANS_MAX, PAST_BOOTS};
 use crate::planted::{Plant, planted};
@@ -55,6 +55,7 @@ impl Cx<'_> {
                 report: None,
                 report_sequence: 0,
                 past_boots: Vec::new(),
+                boot_revision: Revision::default(),
                 allocated: Resources::default(),
                 inventory: BTreeMap::new(),
                 inventory_overrides: BTreeMap::new(),
@@ -83,6 +84,11 @@ impl Cx<'_> {
             return Err(invalid("report", format!("has more than {REPORT_PARTS_MAX} parts")));
         }
         let mut node = self.state.nodes.get(&c.node).cloned().ok_or_else(|| not_found(Kind::Node, c.node))?;
+        let other_boot = node.report.as_ref().is_some_and(|before| before.boot_id != c.report.boot_id);
+        if other_boot && self.seen < node.boot_revision {
+            // Under way since before the current boot: it says nothing of now.
+            return Err(Reason::StaleReport);
+        }
         if node.past_boots.contains(&c.report.boot_id) {
             return Ok(self.other_host(node));
         }
@@ -95,6 +101,7 @@ impl Cx<'_> {
                 if node.past_boots.len() > PAST_BOOTS {
                     node.past_boots.remove(0);
                 }
+                node.boot_revision = self.revision;
                 self.event(Kind::Node, c.node, &node.name, "rebooted", "");
             }
             _ => {}
