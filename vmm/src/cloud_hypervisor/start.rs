@@ -192,7 +192,7 @@ impl CloudHypervisor {
         };
         match phase {
             Some(Phase::Running | Phase::Paused | Phase::Stopping(_)) => {
-                self.watches.begin(spec.vm, &record.control_socket);
+                self.watches.go_on(spec.vm, &record.control_socket);
                 Ok(())
             }
             Some(Phase::Starting) => Err(Error::Unknown("the guest is still being started".to_owned())),

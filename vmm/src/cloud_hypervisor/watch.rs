@@ -23,17 +23,29 @@ impl Watches {
         Self { watched: Arc::default(), changes }
     }
 
-    /// Watches the shim behind `socket`, unless that goes on already.
+    /// Watches the shim behind `socket`, unless that goes on already. One that cannot be reached is no news: whoever
+    /// looks next tries again.
     pub fn begin(&self, vm: VmId, socket: &Path) {
+        self.watch(vm, socket, false);
+    }
+
+    /// The same for a shim that answered a moment ago: when it cannot be reached now, that is news.
+    pub fn go_on(&self, vm: VmId, socket: &Path) {
+        self.watch(vm, socket, true);
+    }
+
+    fn watch(&self, vm: VmId, socket: &Path, answered: bool) {
         if !lock(&self.watched).insert(vm) {
             return;
         }
         let (watched, changes, socket) = (self.watched.clone(), self.changes.clone(), socket.to_owned());
         tokio::spawn(async move {
             let opened = Connection::open(&socket, Op::Watch).await;
-            // A shim that cannot be reached is no news: whoever looks next tries again.
             let Ok(mut connection) = opened else {
                 lock(&watched).remove(&vm);
+                if answered {
+                    let _ = changes.send(vm);
+                }
                 return;
             };
             // The first line says how things are now, which whoever began the watch knows.
