@@ -12,6 +12,8 @@ use holm_vmm::{Hypervisor, host, watchdog};
 use crate::rig::{Death, PATIENCE, Rig, random_vm, signal};
 
 const SECOND: u64 = 1_000_000_000;
+/// Time enough to start guests on a busy host, and soon over.
+const SOON: u64 = 5 * SECOND;
 /// Far longer than any test.
 const LONG: u64 = 1000 * SECOND;
 /// From the deadline to the end of the process. The rest of the margin is for hosts that are busier.
@@ -48,7 +50,7 @@ async fn assert_dies_with(death: Death, deadline_ns: u64, what: &str) {
 async fn a_vm_whose_lease_is_not_renewed_is_gone_with_the_deadline_and_may_run_again() {
     let Some(rig) = Rig::real("lease not renewed").await else { return };
     let file = rig.lease_file();
-    let deadline = from_now(SECOND);
+    let deadline = from_now(SOON);
     file.grant(LeaseId(1), deadline).expect("granted");
     let spec = rig.leased_spec(1);
     rig.driver.start(spec.clone()).await.expect("started");
@@ -182,7 +184,7 @@ async fn a_running_vm_is_armed_and_disarmed_and_the_next_daemon_knows() {
     assert!(matches!(refused, Err(Error::NoLease(_))), "{refused:?}");
     assert_eq!(rig.instance(spec.vm).await.state, InstanceState::Running, "a refusal kills nobody");
 
-    let deadline = from_now(SECOND);
+    let deadline = from_now(SOON);
     file.grant(LeaseId(2), deadline).expect("granted");
     let death = Death::of(rig.processes(spec.vm).1);
     rig.driver.arm(spec.vm, rig.lease(2)).await.expect("armed");
@@ -281,7 +283,7 @@ async fn a_vmm_that_hangs_at_its_start_dies_with_the_lease_too() {
 async fn a_graceful_stop_does_not_last_longer_than_the_lease() {
     let Some(rig) = Rig::real("lease ends in a stop").await else { return };
     let file = rig.lease_file();
-    let deadline = from_now(SECOND);
+    let deadline = from_now(SOON);
     file.grant(LeaseId(1), deadline).expect("granted");
     let spec = rig.leased_spec(1);
     rig.driver.start(spec.clone()).await.expect("started");
@@ -298,7 +300,7 @@ async fn a_graceful_stop_does_not_last_longer_than_the_lease() {
 async fn a_shim_that_was_asleep_over_the_deadline_kills_before_it_hears_anything() {
     let Some(rig) = Rig::real("shim asleep").await else { return };
     let file = rig.lease_file();
-    let deadline = from_now(SECOND);
+    let deadline = from_now(SOON);
     file.grant(LeaseId(1), deadline).expect("granted");
     let spec = rig.leased_spec(1);
     rig.driver.start(spec.clone()).await.expect("started");
