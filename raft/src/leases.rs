@@ -11,7 +11,6 @@ use std::time::Duration;
 use holm_model::command::FenceNode;
 use holm_model::planted::{Plant, planted};
 use holm_model::{BootId, Command, NodeId, Revision, State};
-use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
@@ -20,6 +19,7 @@ use crate::guarded::Guarded;
 use crate::handle::{Committed, Handle, ProposeError};
 use crate::peers::Lane;
 use crate::rpc::{Answer, Refused};
+use crate::stamps::boot_ms;
 use ledger::{Ledger, Refusal};
 
 /// How often the books are kept.
@@ -71,12 +71,6 @@ pub struct LeaseFacts {
     pub longer_leases_ended: bool,
     /// The freeze whose leases have ended.
     pub thawed: Option<Revision>,
-}
-
-/// Milliseconds since the host booted, suspend included.
-fn boot_ms() -> u64 {
-    let time = clock_gettime(ClockId::CLOCK_BOOTTIME).expect("Linux has CLOCK_BOOTTIME since 2.6.39");
-    u64::try_from(time.tv_sec()).unwrap_or(0) * 1_000 + u64::try_from(time.tv_nsec()).unwrap_or(0) / 1_000_000
 }
 
 /// Keeps the books while this process leads.

@@ -83,7 +83,8 @@ pub(crate) fn wall() -> Timestamp {
     Timestamp(ms.saturating_add_signed(wall_offset_ms()))
 }
 
-fn boot_ms() -> u64 {
+/// Milliseconds since the host booted, suspend included.
+pub(crate) fn boot_ms() -> u64 {
     let time = clock_gettime(ClockId::CLOCK_BOOTTIME).expect("Linux has CLOCK_BOOTTIME since 2.6.39");
     u64::try_from(time.tv_sec()).unwrap_or(0) * 1_000 + u64::try_from(time.tv_nsec()).unwrap_or(0) / 1_000_000
 }

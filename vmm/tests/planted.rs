@@ -41,10 +41,10 @@ async fn a_shim_that_leaves_leases_to_the_daemon_lets_its_vm_outlive_them() {
     else {
         return;
     };
-    let spec = StartSpec { lease: lease(&rig, SECOND), ..rig.spec(Variant::Banner) };
+    let spec = StartSpec { lease: lease(&rig, 5 * SECOND), ..rig.spec(Variant::Banner) };
     rig.driver.start(spec.clone()).await.expect("started");
     let death = Death::of(rig.processes(spec.vm).1);
-    tokio::time::sleep(Duration::from_secs(1) + LATE).await;
+    tokio::time::sleep(Duration::from_secs(5) + LATE).await;
     assert!(spec.lease.expect("lease").deadline().is_err(), "the lease has ended");
     assert!(!death.has_come(), "the bug is there: nobody killed it");
 }

@@ -1,6 +1,7 @@
 //! The hard rules of placement, in one place: the scheduler's filters and apply ask the same functions,
 //! so they can never disagree for ever.
 
+use crate::cluster_policy::FAILOVER_NODES_MIN;
 use crate::group::{GroupPolicy, ServerGroup};
 use crate::id::NodeId;
 use crate::node::{HypervisorKind, Node};
@@ -71,6 +72,26 @@ pub fn compute_status(node: &Node) -> Result<(), Refusal> {
     }
     if let Some((name, condition)) = node.refusing_condition() {
         return Err(format!("{name}: {}", condition.message));
+    }
+    Ok(())
+}
+
+/// Whether a node may be fenced, as far as the state tells; whether its leases have ended is the leader's to know.
+///
+/// # Errors
+/// Why not.
+pub fn may_be_fenced(state: &State, node: &Node) -> Result<(), Refusal> {
+    if node.fence.is_some() {
+        return Err(format!("node `{}` is fenced already", node.name));
+    }
+    if node.maintenance.is_some() {
+        return Err(format!("node `{}` is in maintenance", node.name));
+    }
+    if state.freeze.is_some() {
+        return Err("the cluster is frozen".to_owned());
+    }
+    if state.nodes.len() < FAILOVER_NODES_MIN {
+        return Err(format!("fencing needs {FAILOVER_NODES_MIN} nodes"));
     }
     Ok(())
 }

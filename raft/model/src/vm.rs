@@ -168,13 +168,23 @@ pub enum RestartPolicy {
 }
 
 impl Vm {
+    /// Whether its claim is one that a fence frees.
+    pub fn is_failover_in_force(&self) -> bool {
+        self.claim.as_ref().is_some_and(|claim| claim.availability == Availability::Failover)
+    }
+
+    /// Whether a fence of its node takes it away. One that is off stays with its disk until somebody wants it on.
+    pub fn fails_over(&self) -> bool {
+        self.is_failover_in_force() && (self.power.want == WantPower::On || self.status == VmStatus::Deleting)
+    }
+
     /// Why it cannot be moved to another node by an operator's word, as things stand.
     ///
     /// # Errors
     /// The obstacle, and what would clear it.
     pub fn may_move(&self) -> Result<(), String> {
         let off = self.power.want == WantPower::Off && self.task_state.is_none();
-        let failover = self.claim.as_ref().is_some_and(|claim| !claim.availability.is_pinned());
+        let failover = self.is_failover_in_force();
         if self.claim.is_none() {
             return Err("it is on no node".to_owned());
         }

@@ -7,9 +7,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use holm_model::node::Node;
 use holm_model::planted::{Plant, planted};
-use holm_model::vm::{Availability, VmStatus, WantPower};
+use holm_model::vm::Vm;
 use holm_model::{NodeId, Revision, State};
 
 /// A leader that was not heard of by its own clock for longer has not been listening: silence counts afresh.
@@ -143,8 +142,9 @@ impl Ledger {
         }
         let since = *account.unheld_since.get_or_insert(now);
         let useless = now.saturating_sub(since) >= state.policy.lease_ttl_ms;
-        let record = state.nodes.get(&node).ok_or(Refusal::NoMember)?;
-        if useless && has_failover_vms(state, record) { Err(Refusal::HoldsNone) } else { Ok(()) }
+        // Only where a fence would bring something back.
+        let wanted = useless && state.vms_on(node).any(Vm::fails_over);
+        if wanted { Err(Refusal::HoldsNone) } else { Ok(()) }
     }
 
     /// Books a grant that is being sent now.
@@ -223,14 +223,6 @@ impl Ledger {
 /// A node that asks and holds nothing is as good as silent.
 fn useless_for(account: &Account, now: u64) -> u64 {
     account.unheld_since.map_or(0, |since| now.saturating_sub(since))
-}
-
-/// Whether a fence of `node` would bring anything back.
-pub fn has_failover_vms(state: &State, node: &Node) -> bool {
-    state.vms_on(node.id).any(|vm| {
-        let in_force = vm.claim.as_ref().is_some_and(|claim| claim.availability == Availability::Failover);
-        in_force && (vm.power.want == WantPower::On || vm.status == VmStatus::Deleting)
-    })
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! Takes failover VMs from nodes that may be dead, once every lease has ended and not too many at a time, and
 //! closes the books on long leases: those of a freeze, those of a ttl that was lowered (FENCING.md, rules 8 to 10).
 
-use holm_model::cluster_policy::FAILOVER_NODES_MIN;
 use holm_model::command::{Command, EndFreeze, FenceNode, SettleLeaseTtl};
+use holm_model::feasible::may_be_fenced;
 use holm_model::node::Node;
-use holm_model::vm::{Availability, Vm, VmStatus, WantPower};
+use holm_model::vm::Vm;
 use holm_model::{State, Timestamp};
 
 use crate::controller::{Controller, Facts};
@@ -39,18 +39,8 @@ impl Controller for Fencing {
 
 /// Nodes whose fence would bring something back.
 pub fn to_fence(state: &State) -> impl Iterator<Item = &Node> {
-    let possible = state.freeze.is_none() && state.nodes.len() >= FAILOVER_NODES_MIN;
-    state.nodes.values().filter(move |node| {
-        possible
-            && node.fence.is_none()
-            && node.maintenance.is_none()
-            && state.vms_on(node.id).any(fails_over)
-    })
-}
-
-fn fails_over(vm: &Vm) -> bool {
-    let in_force = vm.claim.as_ref().is_some_and(|claim| claim.availability == Availability::Failover);
-    in_force && (vm.power.want == WantPower::On || vm.status == VmStatus::Deleting)
+    let brings_back = |node: &&Node| state.vms_on(node.id).any(Vm::fails_over);
+    state.nodes.values().filter(|node| may_be_fenced(state, node).is_ok()).filter(brings_back)
 }
 
 /// How many nodes may be fenced within a ttl: a fifth of them, one at least. When more than that fall silent

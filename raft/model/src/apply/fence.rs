@@ -2,29 +2,18 @@
 //! every lease must have ended (FENCING.md, rules 7, 8, 19, 20), or by an operator who knows that it is off.
 
 use super::{Cx, check_expected, invalid, not_found, wrong_state};
-use crate::cluster_policy::FAILOVER_NODES_MIN;
 use crate::command::{EvacuateVm, FenceNode, UnfenceNode};
+use crate::feasible::may_be_fenced;
 use crate::id::{NodeId, VmId};
 use crate::node::{Fence, Node};
 use crate::reply::{Kind, Outcome, Reason};
-use crate::vm::{Availability, Fault, TaskState, Vm, VmStatus, WantPower};
+use crate::vm::{Fault, TaskState, Vm, VmStatus, WantPower};
 
 impl Cx<'_> {
     pub(super) fn fence_node(&mut self, c: &FenceNode) -> Result<Outcome, Reason> {
         self.check_leadership(c.leadership)?;
         let mut node = self.state.nodes.get(&c.node).cloned().ok_or_else(|| not_found(Kind::Node, c.node))?;
-        if node.fence.is_some() {
-            return Err(wrong_state(format!("node `{}` is fenced already", node.name)));
-        }
-        if node.maintenance.is_some() {
-            return Err(wrong_state(format!("node `{}` is in maintenance", node.name)));
-        }
-        if self.state.freeze.is_some() {
-            return Err(wrong_state("the cluster is frozen"));
-        }
-        if self.state.nodes.len() < FAILOVER_NODES_MIN {
-            return Err(wrong_state(format!("fencing needs {FAILOVER_NODES_MIN} nodes")));
-        }
+        may_be_fenced(self.state, &node).map_err(wrong_state)?;
         node.fence = Some(Fence { at: self.at, revision: self.revision, lost: Default::default() });
         node.fenced_at = Some(self.at);
         node.up = false;
@@ -38,14 +27,8 @@ impl Cx<'_> {
             "its leases have ended; its failover VMs go elsewhere",
         );
         self.state.nodes.insert(c.node, node);
-        // Those that are off stay with their disks until somebody wants them on.
-        let lost: Vec<VmId> = self
-            .state
-            .vms_on(c.node)
-            .filter(|vm| in_force(vm) && (vm.power.want == WantPower::On || vm.status == VmStatus::Deleting))
-            .map(|vm| vm.id)
-            .collect();
-        for id in lost {
+        let lost = self.state.vms_on(c.node).filter(|vm| vm.fails_over());
+        for id in lost.map(|vm| vm.id).collect::<Vec<_>>() {
             self.fail_over(id);
         }
         Ok(Outcome::Node(c.node))
@@ -53,7 +36,8 @@ impl Cx<'_> {
 
     /// What [`Plant::DownIsFenced`](crate::planted::Plant) does when a node is down.
     pub(super) fn take_from_down(&mut self, node: NodeId) {
-        let held = self.state.vms_on(node).filter(|vm| in_force(vm) && vm.power.want == WantPower::On);
+        let held =
+            self.state.vms_on(node).filter(|vm| vm.is_failover_in_force() && vm.power.want == WantPower::On);
         for id in held.map(|vm| vm.id).collect::<Vec<_>>() {
             self.fail_over(id);
         }
@@ -93,7 +77,7 @@ impl Cx<'_> {
         let fenced = |claim: &crate::vm::Claim| {
             self.state.nodes.get(&claim.node).is_some_and(|node| node.fence.is_some())
         };
-        in_force(vm) && vm.claim.as_ref().is_some_and(fenced)
+        vm.is_failover_in_force() && vm.claim.as_ref().is_some_and(fenced)
     }
 
     /// A VM without a claim goes back to the queue, as if it were new; its run goes on counting.
@@ -167,9 +151,4 @@ impl Cx<'_> {
         self.put_vm(vm);
         Ok(Outcome::Vm(c.vm))
     }
-}
-
-/// Whether a fence frees the VM's claim.
-fn in_force(vm: &Vm) -> bool {
-    vm.claim.as_ref().is_some_and(|claim| claim.availability == Availability::Failover)
 }

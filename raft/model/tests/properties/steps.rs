@@ -1,5 +1,4 @@
-//! For any command sequence: claims and their sums agree and stay within capacity, a key acts once,
-//! two replicas agree bit for bit, and a snapshot changes nothing.
+//! Steps of a generated history, and the commands they become. Small pools of ids make steps meet each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +19,7 @@ use uuid::Uuid;
 /// One step of a generated history; small pools of ids make steps meet each other.
 #[derive(Clone, Debug)]
 #[allow(clippy::large_enum_variant, reason = "most steps are commands")]
-enum Step {
+pub enum Step {
     Command(Command),
     /// Place whatever waits on this node, with the current leadership.
     Place {
@@ -70,22 +69,22 @@ enum Step {
     },
 }
 
-fn vm_id(n: u8) -> VmId {
+pub fn vm_id(n: u8) -> VmId {
     VmId(Uuid::from_u128(u128::from(n) + 1000))
 }
-fn flavor_id(n: u8) -> FlavorId {
+pub fn flavor_id(n: u8) -> FlavorId {
     FlavorId(Uuid::from_u128(u128::from(n) + 2000))
 }
-fn image_id(n: u8) -> ImageId {
+pub fn image_id(n: u8) -> ImageId {
     ImageId(Uuid::from_u128(u128::from(n) + 3000))
 }
-fn boot(n: u8) -> BootId {
+pub fn boot(n: u8) -> BootId {
     BootId(Uuid::from_u128(u128::from(n) + 4000))
 }
-fn actor() -> Actor {
+pub fn actor() -> Actor {
     Actor { name: "test".into(), project: "default".into() }
 }
-fn report(boot_id: BootId, vcpus: u64, memory: u64) -> NodeReport {
+pub fn report(boot_id: BootId, vcpus: u64, memory: u64) -> NodeReport {
     let inventory =
         |total, ratio| Inventory { reserved: 1, allocation_ratio_thousandths: ratio, ..Inventory::of(total) };
     NodeReport {
@@ -110,11 +109,11 @@ fn report(boot_id: BootId, vcpus: u64, memory: u64) -> NodeReport {
     }
 }
 
-fn stop() -> impl Strategy<Value = StopMode> {
+pub fn stop() -> impl Strategy<Value = StopMode> {
     prop_oneof![Just(StopMode::Force), (0..90u32).prop_map(|timeout_s| StopMode::Graceful { timeout_s })]
 }
 
-fn observed() -> impl Strategy<Value = ObservedState> {
+pub fn observed() -> impl Strategy<Value = ObservedState> {
     prop_oneof![
         3 => Just(ObservedState::Running),
         1 => Just(ObservedState::Paused),
@@ -126,7 +125,7 @@ fn observed() -> impl Strategy<Value = ObservedState> {
     ]
 }
 
-fn step() -> impl Strategy<Value = Step> {
+pub fn step() -> impl Strategy<Value = Step> {
     // Mostly what exists, so that histories get somewhere; sometimes what does not.
     let node = prop_oneof![6 => 1..3u64, 1 => 0..5u64];
     let flavor = prop_oneof![6 => Just(0u8), 1 => 0..3u8];
@@ -197,7 +196,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// When machines fail, or are made to.
-fn trouble(vm: impl Strategy<Value = u8> + Clone + 'static) -> impl Strategy<Value = Step> {
+pub fn trouble(vm: impl Strategy<Value = u8> + Clone + 'static) -> impl Strategy<Value = Step> {
     let node = || (1..4u64).prop_map(NodeId);
     let pinned = prop_oneof![Just(DrainPinned::Stop), Just(DrainPinned::Keep)];
     let drain = || {
@@ -249,7 +248,7 @@ fn trouble(vm: impl Strategy<Value = u8> + Clone + 'static) -> impl Strategy<Val
 }
 
 /// Commands about what steers placement.
-fn steering(vm: impl Strategy<Value = u8> + Clone + 'static) -> impl Strategy<Value = Command> {
+pub fn steering(vm: impl Strategy<Value = u8> + Clone + 'static) -> impl Strategy<Value = Command> {
     let node = 1..4u64;
     let group = 0..3u8;
     let nodes = proptest::collection::btree_set(node.clone().prop_map(NodeId), 0..3);
@@ -292,14 +291,14 @@ fn steering(vm: impl Strategy<Value = u8> + Clone + 'static) -> impl Strategy<Va
     ]
 }
 
-fn group_id(n: u8) -> GroupId {
+pub fn group_id(n: u8) -> GroupId {
     GroupId(Uuid::from_u128(u128::from(n) + 5000))
 }
-fn aggregate_id(n: u8) -> AggregateId {
+pub fn aggregate_id(n: u8) -> AggregateId {
     AggregateId(Uuid::from_u128(u128::from(n) + 6000))
 }
 
-fn create(n: u8) -> CreateVm {
+pub fn create(n: u8) -> CreateVm {
     CreateVm {
         id: vm_id(n),
         name: format!("vm{n}"),
@@ -315,46 +314,8 @@ fn create(n: u8) -> CreateVm {
     }
 }
 
-/// Of each new claim: the group's rule held when it was made, and quota where usage grew.
-fn steering_holds(before: &State, after: &State) -> Result<(), String> {
-    for vm in after.vms.values() {
-        let was_placed = before.vms.get(&vm.id).is_some_and(|vm| vm.claim.is_some());
-        let Some(claim) = vm.claim.as_ref().filter(|_| !was_placed) else { continue };
-        let Some(group) = vm.spec.scheduling.group.and_then(|group| after.groups.get(&group)) else {
-            continue;
-        };
-        let mates = after.vms.values().filter(|mate| {
-            mate.id != vm.id && mate.spec.scheduling.group == Some(group.id) && mate.claim.is_some()
-        });
-        let (here, elsewhere): (Vec<_>, Vec<_>) =
-            mates.partition(|mate| mate.claim.as_ref().is_some_and(|other| other.node == claim.node));
-        let holds = match group.policy {
-            GroupPolicy::AntiAffinity => here.len() < group.max_server_per_host.unwrap_or(1) as usize,
-            GroupPolicy::Affinity => elsewhere.is_empty() || !here.is_empty(),
-            GroupPolicy::SoftAffinity | GroupPolicy::SoftAntiAffinity => true,
-        };
-        if !holds {
-            return Err(format!("VM {}: {:?} of its group is broken", vm.name, group.policy));
-        }
-    }
-    for (project, limits) in &after.quotas {
-        for (class, limit) in &limits.0 {
-            let used = |state: &State| state.usage.get(project).map_or(0, |usage| usage.get(class));
-            if used(after) > used(before) && used(after) > *limit {
-                return Err(format!("{class}: {} of {limit}", used(after)));
-            }
-        }
-    }
-    for node in after.nodes.values() {
-        if after.inventory_of(node.id) != node.inventory {
-            return Err(format!("node {}: its inventory is not up to date", node.id));
-        }
-    }
-    Ok(())
-}
-
 /// Turns a step into a command that fits the state where the step says so.
-fn command_of(step: &Step, state: &State, n: u64) -> Command {
+pub fn command_of(step: &Step, state: &State, n: u64) -> Command {
     let leadership = state.leadership.map(|l| l.revision).unwrap_or_default();
     match step {
         Step::Fence(node) => Command::FenceNode(FenceNode { leadership, node: *node }),
@@ -444,164 +405,10 @@ fn command_of(step: &Step, state: &State, n: u64) -> Command {
     }
 }
 
-fn claim(state: &State, vm: u8, stale: bool) -> (NodeId, Epoch, u64) {
+pub fn claim(state: &State, vm: u8, stale: bool) -> (NodeId, Epoch, u64) {
     let back = u64::from(stale);
     state.vms.get(&vm_id(vm)).map_or((NodeId(1), Epoch(Revision(0)), 1), |vm| match &vm.claim {
         Some(claim) => (claim.node, Epoch(Revision(claim.epoch.0.0.saturating_sub(back))), vm.power.run),
         None => (NodeId(1), Epoch(Revision(back)), vm.power.run),
     })
-}
-
-/// A cluster of two nodes that are up, so that histories reach the interesting states soon.
-fn begin() -> State {
-    let mut state = State::default();
-    let add = |n: u64| AddNode {
-        name: format!("node{n}"),
-        peer_addr: format!("h{n}:1"),
-        api_addr: format!("h{n}:2"),
-    };
-    let cluster = ClusterId(Uuid::from_u128(1));
-    let incarnation = Incarnation(Uuid::from_u128(2));
-    let size = flavor::Size { vcpus: 2, memory_mib: 256, disk_gib: 1 };
-    let mut commands = vec![
-        Command::InitCluster(InitCluster { cluster, name: "c".into(), first_node: add(1) }),
-        Command::AddNode(add(2)),
-        Command::AddNode(add(3)),
-        Command::BeginLeadership(BeginLeadership { node: NodeId(1), term: 1, incarnation }),
-        Command::CreateFlavor(CreateFlavor {
-            id: flavor_id(0),
-            name: "f0".into(),
-            size,
-            extra_specs: BTreeMap::new(),
-        }),
-        Command::CreateImage(CreateImage {
-            id: image_id(0),
-            name: "i0".into(),
-            kind: ImageKind::Kernel,
-            size_bytes: 10,
-            sha256: "a".repeat(64),
-            holder: NodeId(1),
-            properties: BTreeMap::new(),
-        }),
-    ];
-    for n in 1..=2 {
-        commands.push(Command::ReportNode(ReportNode {
-            node: NodeId(n),
-            sequence: 1,
-            peer_addr: format!("h{n}:1"),
-            api_addr: format!("h{n}:2"),
-            report: report(boot(0), 2, 2000),
-        }));
-        commands.push(Command::SetNodeUp(SetNodeUp { leadership: Revision(4), node: NodeId(n), up: true }));
-    }
-    for (n, command) in commands.into_iter().enumerate() {
-        let applied = apply(&mut state, &entry(command, None, n as u64, Revision(n as u64)));
-        assert!(matches!(applied.reply, Reply::Done(_)), "{applied:?}");
-    }
-    state
-}
-
-fn entry(command: Command, key: Option<IdempotencyKey>, n: u64, seen: Revision) -> Entry {
-    Entry { at: Timestamp(1_000_000 + n * 10), proposal: Proposal { key, seen, actor: actor(), command } }
-}
-
-/// Capacity may shrink under what is claimed (a failed DIMM); a *new* claim never goes above it.
-fn claims_fit(before: &State, after: &State) -> Result<(), String> {
-    for node in after.nodes.values() {
-        let old = before.nodes.get(&node.id);
-        for (class, used) in &node.allocated.0 {
-            let was = old.map_or(0, |old| old.allocated.get(class));
-            let capacity = node.inventory.get(class).map_or(0, |i| i.capacity());
-            if *used > was && *used > capacity {
-                return Err(format!("node {}: {class} {used} > {capacity}", node.id));
-            }
-        }
-    }
-    Ok(())
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
-
-    #[test]
-    fn any_history_keeps_the_invariants(steps in proptest::collection::vec(step(), 1..200)) {
-        let mut state = begin();
-        let mut other = state.clone();
-        for (n, step) in steps.iter().enumerate() {
-            let n = n as u64 + 100;
-            let before = state.clone();
-            let entry = entry(command_of(step, &state, n), None, n, state.revision);
-            let applied = apply(&mut state, &entry);
-            prop_assert_eq!(state.revision.0, before.revision.0 + 1);
-            invariant::check(&state).map_err(|e| TestCaseError::fail(format!("{e} after {entry:?}")))?;
-            claims_fit(&before, &state).map_err(TestCaseError::fail)?;
-            steering_holds(&before, &state).map_err(|e| TestCaseError::fail(format!("{e} after {entry:?}")))?;
-            if matches!(applied.reply, Reply::Rejected(_)) {
-                let unchanged = State { revision: before.revision, ..state.clone() };
-                prop_assert_eq!(&unchanged, &before, "a refusal changed something");
-            }
-            // A replica that restored a snapshot in between holds the same bytes.
-            if n.is_multiple_of(17) {
-                other = snapshot::decode(&snapshot::encode(&other)).expect("own snapshot");
-            }
-            prop_assert_eq!(apply(&mut other, &entry), applied);
-        }
-        prop_assert_eq!(snapshot::hash(&state), snapshot::hash(&other));
-    }
-
-    #[test]
-    fn a_key_acts_once_and_only_for_its_own_body(
-        steps in proptest::collection::vec((step(), 0..3u8, 0..2u8), 1..60)
-    ) {
-        let mut state = begin();
-        let mut first: BTreeMap<u8, (u8, Reply)> = BTreeMap::new();
-        for (n, (step, key, body)) in steps.iter().enumerate() {
-            let n = n as u64 + 100;
-            let id = IdempotencyKey { key: format!("k{key}"), fingerprint: format!("b{body}") };
-            let before = state.clone();
-            let entry = entry(command_of(step, &state, n), Some(id), n, state.revision);
-            let reply = apply(&mut state, &entry).reply;
-            let unchanged = State { revision: before.revision, ..state.clone() };
-            match first.get(key) {
-                Some((b, original)) => {
-                    prop_assert_eq!(&unchanged, &before, "a repeated key changed something");
-                    let expected = if b == body {
-                        Reply::Duplicate(Box::new(original.clone()))
-                    } else {
-                        Reply::Rejected(Reason::KeyReused)
-                    };
-                    prop_assert_eq!(reply, expected);
-                }
-                None => {
-                    if matches!(reply, Reply::Rejected(_)) {
-                        let unchanged = State { window: before.window.clone(), ..unchanged };
-                        prop_assert_eq!(&unchanged, &before, "a refusal changed something");
-                    }
-                    first.insert(*key, (*body, reply));
-                }
-            }
-        }
-    }
-}
-
-#[test]
-fn a_key_that_left_the_window_is_refused_and_creates_nothing() {
-    let mut state = begin();
-    let create = |n: u8| Command::CreateVm(create(n));
-    let key = || Some(IdempotencyKey { key: "k".into(), fingerprint: "b".into() });
-    let seen = state.revision;
-    assert!(matches!(apply(&mut state, &entry(create(1), key(), 1, seen)).reply, Reply::Done(_)));
-    let delete = Command::DeleteVm(DeleteVm { vm: vm_id(1), expected: None });
-    apply(&mut state, &entry(delete, None, 2, seen));
-    let filler = Command::DeleteImage(DeleteImage { id: image_id(9), expected: None });
-    let last_kept = state.revision.0 - 1 + window::WINDOW;
-    while state.revision.0 < last_kept - 1 {
-        apply(&mut state, &entry(filler.clone(), None, 3, seen));
-    }
-    assert!(matches!(apply(&mut state, &entry(create(2), key(), 4, seen)).reply, Reply::Duplicate(_)));
-    assert_eq!(state.window.len(), 1);
-    apply(&mut state, &entry(filler, None, 5, seen));
-    let reply = apply(&mut state, &entry(create(2), key(), 6, seen)).reply;
-    assert!(matches!(reply, Reply::Rejected(Reason::Expired { .. })), "{reply:?}");
-    assert_eq!((state.vms.len(), state.window.len()), (0, 0));
 }
