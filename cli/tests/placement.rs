@@ -1,36 +1,12 @@
 //! Commands about placement, as the real binary against a test server: usage, batches, and changes that are
 //! made from what was read.
 
-#[path = "../src/client/test_server.rs"]
-#[allow(dead_code)]
-mod test_server;
-
-use std::process::{Output, Stdio};
-use std::time::Duration;
+mod program;
 
 use hyper::Method;
+use program::test_server::{Act, Got};
+use program::{cluster, run};
 use serde_json::{Value, json};
-use test_server::{Act, Got, TestServer};
-use tokio::process::Command;
-
-async fn run(args: &[&str]) -> (i32, String, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_holm"));
-    command.args(args).env_clear().stdin(Stdio::null()).kill_on_drop(true);
-    let output = tokio::time::timeout(Duration::from_secs(60), command.output());
-    let Output { status, stdout, stderr } = output.await.expect("holm ends").expect("holm can be started");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (status.code().expect("holm was not ended by a signal"), text(&stdout), text(&stderr))
-}
-
-/// A healthy node that answers other requests with `act`, told how many came before.
-async fn cluster(act: impl Fn(usize, &Got) -> Act + Send + Sync + 'static) -> (TestServer, String) {
-    let act = move |before: usize, got: &Got| {
-        if got.target == "/health" { Act::health(7) } else { act(before, got) }
-    };
-    let server = TestServer::start(act).await;
-    let endpoint = server.address.to_string();
-    (server, endpoint)
-}
 
 #[tokio::test]
 async fn wrong_usage_is_exit_code_2_and_names_the_way_out() {

@@ -40,6 +40,30 @@ impl Nodes {
     }
 }
 
+/// What several attempts of one request came to. Once one of them may have taken effect, only a success, or the
+/// refusal of a duplicate, settles it.
+struct Attempts<A>(Option<Outcome<A>>);
+
+impl<A> Attempts<A> {
+    fn none() -> Self {
+        Self(None)
+    }
+
+    /// True when another attempt may change the outcome.
+    fn add(&mut self, outcome: Outcome<A>) -> bool {
+        let again = may_try_again(&outcome);
+        let unsettled = self.0.as_ref().is_some_and(Outcome::is_info);
+        if !(unsettled && matches!(outcome, Outcome::Fail(_))) {
+            self.0 = Some(outcome);
+        }
+        again
+    }
+
+    fn outcome(self) -> Outcome<A> {
+        self.0.expect("at least one attempt was made")
+    }
+}
+
 /// Whether an attempt that ended like this is worth another one: under its old key it cannot act twice.
 fn may_try_again<A>(outcome: &Outcome<A>) -> bool {
     match outcome {

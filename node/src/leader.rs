@@ -1,5 +1,5 @@
-//! Runs the controllers while this process leads: on every change of the state and on a period, one
-//! after another, each decision waiting for the outcome of the one before.
+//! Runs the controllers while this process leads: on every change of the state and on a period, those that
+//! only time moves on the period alone; one after another, each decision waiting for the outcome of the one before.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -38,7 +38,7 @@ async fn lead(raft: &Handle, controllers: &[Box<dyn Controller>]) {
     let mut status = raft.status();
     let mut began = Instant::now();
     let mut ticked = Instant::now();
-    let mut offered: Option<Instant> = None;
+    let mut period: Option<Instant> = None;
     loop {
         let (leading, term) = {
             let status = status.borrow();
@@ -52,7 +52,11 @@ async fn lead(raft: &Handle, controllers: &[Box<dyn Controller>]) {
         }
         ticked = Instant::now();
         states.mark_unchanged();
-        for controller in controllers {
+        let is_due = period.is_none_or(|period| ticked.duration_since(period) >= PERIOD);
+        if is_due {
+            period = Some(ticked);
+        }
+        for controller in controllers.iter().filter(|controller| is_due || !controller.is_timed()) {
             let state = raft.state().state.clone();
             let facts = facts(&state, raft, began);
             let actor = format!("controller/{}", controller.name());
@@ -68,9 +72,8 @@ async fn lead(raft: &Handle, controllers: &[Box<dyn Controller>]) {
                 }
             }
         }
-        if offered.is_none_or(|offered| offered.elapsed() >= PERIOD) {
+        if is_due {
             hand_over(raft).await;
-            offered = Some(Instant::now());
         }
         tokio::select! {
             _ = states.changed() => {}

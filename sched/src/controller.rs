@@ -32,6 +32,12 @@ pub trait Controller: Send + Sync {
     /// For logs, metrics and the actor of its commands: `controller/<name>`.
     fn name(&self) -> &'static str;
 
+    /// Whether only time makes it decide otherwise. It is asked once a period then, not after every entry: it may look
+    /// at every VM there is.
+    fn is_timed(&self) -> bool {
+        false
+    }
+
     /// What should change, given how things are. Empty when nothing should.
     fn decide(&self, state: &State, facts: &Facts) -> Vec<Command>;
 }

@@ -8,7 +8,7 @@ use tokio::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::vm_lifecycle::{Answer, Call, IMAGE, Log};
-use super::{Nodes, Target, may_try_again, patience, think};
+use super::{Attempts, Nodes, Target, patience, think};
 use crate::harness::client::Call as Request;
 use crate::harness::vms::tiny_vm;
 use crate::history::Outcome;
@@ -102,7 +102,7 @@ async fn insist(
     clients: u64,
     rng: &mut StdRng,
 ) -> Outcome<Answer> {
-    let mut worst: Option<Outcome<Answer>> = None;
+    let mut attempts = Attempts::none();
     for _ in 0..ATTEMPTS {
         let (node, client) = nodes.pick(rng);
         let op = log.invoke(*process, node, call.clone());
@@ -129,15 +129,10 @@ async fn insist(
             Outcome::Info(_) => *process += clients,
             Outcome::Fail(_) => {}
         }
-        let unsettled = worst.as_ref().is_some_and(Outcome::is_info);
-        let again = may_try_again(&outcome);
-        if !(unsettled && matches!(outcome, Outcome::Fail(_))) {
-            worst = Some(outcome);
-        }
-        if !again {
+        if !attempts.add(outcome) {
             break;
         }
         think(rng, THINK_MS).await;
     }
-    worst.expect("at least one attempt was made")
+    attempts.outcome()
 }

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::aggregates::Pool;
-use super::{Nodes, Target, may_try_again, patience, think};
+use super::{Attempts, Nodes, Target, patience, think};
 use crate::harness::client::Call as Request;
 use crate::history::{self, Outcome, Recorder};
 
@@ -173,22 +173,17 @@ async fn write(
 ) -> Outcome<Answer> {
     let body = PatchAggregate { metadata: appends, ..PatchAggregate::default() };
     let request = Request::patch(path, &body).key(format!("txn-{}", Uuid::new_v4())).expecting(revision);
-    let mut worst: Option<Outcome<Answer>> = None;
+    let mut attempts = Attempts::none();
     for _ in 0..ATTEMPTS {
         let (_, client) = nodes.pick(rng);
         let attempt = client.call::<Aggregate>(request.clone().limit(patience(rng))).await;
-        let outcome = Outcome::of(attempt, |_| done.clone());
-        let unsettled = worst.as_ref().is_some_and(Outcome::is_info);
-        let again = may_try_again(&outcome);
-        if !(unsettled && matches!(outcome, Outcome::Fail(_))) {
-            worst = Some(outcome);
-        }
+        let again = attempts.add(Outcome::of(attempt, |_| done.clone()));
         if !again || rng.random_bool(GIVES_UP) {
             break;
         }
         think(rng, THINK_MS).await;
     }
-    worst.expect("at least one attempt was made")
+    attempts.outcome()
 }
 
 fn fail(code: &str, detail: String) -> Outcome<Answer> {

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::aggregates::Pool;
-use super::{Nodes, Target, may_try_again, patience, think};
+use super::{Attempts, Nodes, Target, patience, think};
 use crate::harness::client::Call as Request;
 use crate::history::{self, Outcome, Recorder};
 
@@ -131,23 +131,17 @@ impl Client {
         }
         let (node, _) = self.nodes.pick(rng);
         let op = self.log.invoke(self.process, node, call);
-        let mut worst: Option<Outcome<Answer>> = None;
+        let mut attempts = Attempts::none();
         for _ in 0..ATTEMPTS {
             let (_, client) = self.nodes.pick(rng);
             let attempt = client.call::<Aggregate>(request.clone().limit(patience(rng))).await;
-            let outcome = Outcome::of(attempt, |_| Answer::Written);
-            // Once an attempt may have taken effect, only a success, or the refusal of a duplicate, settles it.
-            let unsettled = worst.as_ref().is_some_and(Outcome::is_info);
-            let again = may_try_again(&outcome);
-            if !(unsettled && matches!(outcome, Outcome::Fail(_))) {
-                worst = Some(outcome);
-            }
+            let again = attempts.add(Outcome::of(attempt, |_| Answer::Written));
             if !again || rng.random_bool(GIVES_UP) {
                 break;
             }
             think(rng, THINK_MS).await;
         }
-        self.complete(op, worst.expect("at least one attempt was made"), true);
+        self.complete(op, attempts.outcome(), true);
     }
 
     fn complete(&mut self, op: usize, outcome: Outcome<Answer>, is_write: bool) {

@@ -18,6 +18,10 @@ impl Controller for Fencing {
         "fencing"
     }
 
+    fn is_timed(&self) -> bool {
+        true
+    }
+
     fn decide(&self, state: &State, facts: &Facts) -> Vec<Command> {
         let Some(leadership) = state.leadership else { return Vec::new() };
         let leadership = leadership.revision;

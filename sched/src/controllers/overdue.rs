@@ -32,6 +32,10 @@ impl Controller for Overdue {
         "overdue"
     }
 
+    fn is_timed(&self) -> bool {
+        true
+    }
+
     fn decide(&self, state: &State, facts: &Facts) -> Vec<Command> {
         let Some(leadership) = state.leadership else { return Vec::new() };
         let late = |vm: &Vm| deadline(state, vm).is_some_and(|deadline| facts.now >= deadline);

@@ -19,6 +19,10 @@ impl Controller for Restart {
         "restart"
     }
 
+    fn is_timed(&self) -> bool {
+        true
+    }
+
     fn decide(&self, state: &State, facts: &Facts) -> Vec<Command> {
         let Some(leadership) = state.leadership else { return Vec::new() };
         let due = state.vms.values().filter(|vm| {
