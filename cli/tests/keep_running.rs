@@ -4,7 +4,7 @@
 mod program;
 
 use hyper::Method;
-use program::test_server::{Act, Got, TestServer};
+use program::test_server::Act;
 use program::{cluster, run};
 use serde_json::{Value, json};
 
