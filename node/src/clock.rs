@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use holm_model::Timestamp;
-use holm_model::planted::wall_offset_ms;
+use holm_model::planted::{host_clock_ns, wall_offset_ms};
 use nix::time::{ClockId, clock_gettime};
 
 /// Wall clock, for people.
@@ -17,5 +17,7 @@ pub fn now() -> Timestamp {
 /// makes it the sequence of a node's reports within one boot.
 pub fn boot_ns() -> u64 {
     let time = clock_gettime(ClockId::CLOCK_BOOTTIME).expect("Linux has CLOCK_BOOTTIME since 2.6.39");
-    u64::try_from(time.tv_sec()).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec()).unwrap_or(0)
+    let ns = u64::try_from(time.tv_sec()).unwrap_or(0) * 1_000_000_000
+        + u64::try_from(time.tv_nsec()).unwrap_or(0);
+    host_clock_ns(ns)
 }

@@ -26,6 +26,8 @@ use ledger::{Ledger, Refusal};
 const TICK: Duration = Duration::from_millis(500);
 /// Longest wait of the leader for its own round and replica.
 const ROUND: Duration = Duration::from_millis(1_500);
+/// How long a fence is on its way with [`Plant::GrantRacingFence`].
+const PLANTED_DELAY: Duration = Duration::from_secs(6);
 
 /// A node asks for its lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -230,6 +232,9 @@ impl Handle {
         };
         if !begun {
             return Err(ProposeError::Unavailable("the node has been heard again".to_owned()));
+        }
+        if planted(Plant::GrantRacingFence) {
+            tokio::time::sleep(PLANTED_DELAY).await;
         }
         let result = self.propose_here(Command::FenceNode(command), actor).await;
         if matches!(result, Err(ProposeError::Unknown(_))) {

@@ -3,7 +3,7 @@
 //! a wall clock that is set moves no deadline. Where it has come apart from the leader's wall clock, the leader says
 //! so with a `SetClock`, which moves it on every replica together with all that waits.
 
-use holm_model::planted::{Plant, planted, wall_offset_ms};
+use holm_model::planted::{Plant, host_clock_ns, planted, wall_offset_ms};
 use holm_model::{Command, Timestamp};
 use nix::time::{ClockId, clock_gettime};
 
@@ -86,7 +86,9 @@ pub(crate) fn wall() -> Timestamp {
 /// Milliseconds since the host booted, suspend included.
 pub(crate) fn boot_ms() -> u64 {
     let time = clock_gettime(ClockId::CLOCK_BOOTTIME).expect("Linux has CLOCK_BOOTTIME since 2.6.39");
-    u64::try_from(time.tv_sec()).unwrap_or(0) * 1_000 + u64::try_from(time.tv_nsec()).unwrap_or(0) / 1_000_000
+    let ns = u64::try_from(time.tv_sec()).unwrap_or(0) * 1_000_000_000
+        + u64::try_from(time.tv_nsec()).unwrap_or(0);
+    host_clock_ns(ns) / 1_000_000
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::io;
 use std::path::Path;
 
 use holm_model::BootId;
+use holm_model::planted::host_clock_ns;
 use kvm_ioctls::{Cap, Kvm};
 
 /// The current boot of the host.
@@ -19,7 +20,8 @@ pub fn boottime_ns() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the kernel fills the structure it is given; this clock is always there.
     unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &mut now) };
-    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
+    let ns = u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0);
+    host_clock_ns(ns)
 }
 
 /// Memory the kernel manages, in MiB.

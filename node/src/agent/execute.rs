@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use holm_model::command::{Command, ReleaseCause, Released, VmReport};
+use holm_model::planted::{Plant, planted};
 use holm_model::vm::{ObservedState, VmStatus};
 use holm_model::{Epoch, Reply, VmId};
 use holm_vmm::hypervisor::Error;
@@ -42,6 +43,8 @@ pub enum Failure {
 const IMAGE_PATIENCE: Duration = Duration::from_secs(120);
 /// How often the cluster hears that it still waits.
 const IMAGE_TELL: Duration = Duration::from_secs(20);
+/// How late [`Plant::MarkAfterProposal`] is.
+const PLANTED_DELAY: Duration = Duration::from_secs(10);
 
 /// What one worker remembers between steps: only words, the marks on disk decide.
 #[derive(Default)]
@@ -73,7 +76,7 @@ impl Executor {
             }
             Step::Arm(lease) => Ok(hypervisor.arm(vm, self.app.lease.of(*lease)).await?),
             Step::Disarm => Ok(hypervisor.disarm(vm).await?),
-            Step::Release(epoch) => Ok(hypervisor.release(vm, *epoch).await?),
+            Step::Release(epoch) => self.mark_released(vm, *epoch).await,
             Step::GiveUp { epoch, run, reason } => self.give_up(vm, *epoch, *run, reason, memory).await,
             Step::FinishDelete(epoch) => {
                 hypervisor.delete_disks(vm).await?;
@@ -105,6 +108,13 @@ impl Executor {
         self.report(vm, Report { epoch, run, state, armed_for: None, note: None }).await
     }
 
+    async fn mark_released(&self, vm: VmId, epoch: Epoch) -> Result<(), Failure> {
+        if planted(Plant::MarkAfterProposal) {
+            tokio::time::sleep(PLANTED_DELAY).await;
+        }
+        Ok(self.app.hypervisor.release(vm, epoch).await?)
+    }
+
     async fn released(&self, vm: VmId, epoch: Epoch, cause: ReleaseCause) -> Result<(), Failure> {
         let node = self.app.raft.node_id();
         let command = Command::Released(Released { node, vm, epoch, cause });
@@ -133,8 +143,13 @@ impl Executor {
             return self.report_state(vm, epoch, run, state).await;
         }
         memory.build_failure = Some(reason.to_owned());
-        self.app.hypervisor.release(vm, epoch).await?;
-        self.released(vm, epoch, ReleaseCause::BuildFailed { reason: reason.to_owned() }).await
+        let cause = ReleaseCause::BuildFailed { reason: reason.to_owned() };
+        if planted(Plant::MarkAfterProposal) {
+            self.released(vm, epoch, cause).await?;
+            return self.mark_released(vm, epoch).await;
+        }
+        self.mark_released(vm, epoch).await?;
+        self.released(vm, epoch, cause).await
     }
 
     /// What is here cannot be told for a while: the cluster should know, whatever the plan waits for.

@@ -1,12 +1,14 @@
 //! `holmd` with bugs on demand: `HOLM_PLANT=local-read` breaks the promise of that name (a comma between several).
 //! `HOLM_CLOCK_FILE` names a file with a number: `run` takes the wall clock to be wrong by so many milliseconds, from
-//! when it is written on, and answers in a file beside it that ends in `seen`. For the test suites only. `holmd` itself neither reads the variables nor can break anything.
+//! when it is written on, and answers in a file beside it that ends in `seen`. `HOLM_CLOCK_RATE=FROM_NS:PPM` lets the
+//! clock since boot, which leases go by, run faster than the kernel's by so many millionths from that moment on; shims
+//! inherit it. For the test suites only. `holmd` itself neither reads the variables nor can break anything.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use holm_model::planted::{Plant, plant, set_wall_offset_ms};
+use holm_model::planted::{Plant, Rate, plant, set_clock_rate, set_wall_offset_ms};
 
 fn main() -> ExitCode {
     let names = std::env::var("HOLM_PLANT").unwrap_or_default();
@@ -16,6 +18,15 @@ fn main() -> ExitCode {
         Err(name) => {
             eprintln!("holmd-planted: HOLM_PLANT: there is no bug `{name}`");
             return ExitCode::from(2);
+        }
+    }
+    if let Ok(text) = std::env::var("HOLM_CLOCK_RATE") {
+        match rate(&text) {
+            Some(rate) => set_clock_rate(rate),
+            None => {
+                eprintln!("holmd-planted: HOLM_CLOCK_RATE: `{text}` is not nanoseconds:millionths");
+                return ExitCode::from(2);
+            }
         }
     }
     // Shims are single-threaded, and have no use for wall clocks.
@@ -30,6 +41,11 @@ fn main() -> ExitCode {
         });
     }
     holm_node::program::main()
+}
+
+fn rate(text: &str) -> Option<Rate> {
+    let (from_ns, ppm) = text.split_once(':')?;
+    Some(Rate { from_ns: from_ns.parse().ok()?, ppm: ppm.parse().ok()? })
 }
 
 /// What the file says now; one that is missing, or is being written, changes nothing.

@@ -41,7 +41,7 @@ pub enum Plant {
     QuotaAtLeader,
     /// The leader grants leases without asking a quorum whether it still leads.
     LeaseWithoutQuorum,
-    /// A node may be granted a lease while its fence is on its way.
+    /// A node may be granted a lease while its fence is on its way, which takes some time.
     GrantRacingFence,
     /// A new leader fences at once, without waiting for the leases of earlier ones.
     NoWaitAfterElection,
@@ -61,6 +61,8 @@ pub enum Plant {
     LeaseOfAnyBoot,
     /// The parent-death signal of a VMM is set before its user, which clears it.
     DeathSignalFirst,
+    /// A placement that could not be built is given back first and marked released some time after.
+    MarkAfterProposal,
 }
 
 impl Plant {
@@ -94,6 +96,7 @@ impl Plant {
         (Self::ShimIgnoresLease, "shim-ignores-lease"),
         (Self::LeaseOfAnyBoot, "lease-of-any-boot"),
         (Self::DeathSignalFirst, "death-signal-first"),
+        (Self::MarkAfterProposal, "mark-after-proposal"),
     ];
 
     /// The one of this name.
@@ -113,6 +116,16 @@ mod chosen {
     pub const fn wall_offset_ms() -> i64 {
         0
     }
+
+    /// What this host's clock shows, in nanoseconds since boot, when the kernel's shows this: the same.
+    pub const fn host_clock_ns(kernel_ns: u64) -> u64 {
+        kernel_ns
+    }
+
+    /// What the kernel's clock shows when this host's shows this: the same.
+    pub const fn kernel_clock_ns(host_ns: u64) -> u64 {
+        host_ns
+    }
 }
 
 #[cfg(feature = "planted")]
@@ -124,6 +137,33 @@ mod chosen {
 
     static CHOSEN: OnceLock<Vec<Plant>> = OnceLock::new();
     static WALL_OFFSET_MS: AtomicI64 = AtomicI64::new(0);
+    static RATE: OnceLock<Rate> = OnceLock::new();
+
+    const MILLION: i128 = 1_000_000;
+
+    /// A clock that showed what the kernel's did at one moment, and goes faster since, or slower.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Rate {
+        pub from_ns: u64,
+        /// By how many millionths faster; above -1,000,000.
+        pub ppm: i64,
+    }
+
+    impl Rate {
+        pub(super) fn host_ns(self, kernel_ns: u64) -> u64 {
+            self.scaled(kernel_ns, MILLION + i128::from(self.ppm), MILLION)
+        }
+
+        pub(super) fn kernel_ns(self, host_ns: u64) -> u64 {
+            self.scaled(host_ns, MILLION, MILLION + i128::from(self.ppm))
+        }
+
+        fn scaled(self, at_ns: u64, times: i128, by: i128) -> u64 {
+            let from = i128::from(self.from_ns);
+            let passed = (i128::from(at_ns) - from) * times / by.max(1);
+            u64::try_from(from + passed).unwrap_or(0)
+        }
+    }
 
     /// Fixes what is planted in this process; the first call counts. Who calls reads the environment, not this crate.
     pub fn plant(chosen: Vec<Plant>) {
@@ -144,6 +184,21 @@ mod chosen {
     pub fn wall_offset_ms() -> i64 {
         WALL_OFFSET_MS.load(Ordering::Relaxed)
     }
+
+    /// Fixes how fast this host's clock goes; the first call counts, and every process of a host is told the same.
+    pub fn set_clock_rate(rate: Rate) {
+        let _ = RATE.set(rate);
+    }
+
+    /// What this host's clock shows, in nanoseconds since boot, when the kernel's shows this.
+    pub fn host_clock_ns(kernel_ns: u64) -> u64 {
+        RATE.get().map_or(kernel_ns, |rate| rate.host_ns(kernel_ns))
+    }
+
+    /// What the kernel's clock shows when this host's shows this.
+    pub fn kernel_clock_ns(host_ns: u64) -> u64 {
+        RATE.get().map_or(host_ns, |rate| rate.kernel_ns(host_ns))
+    }
 }
 
 pub use chosen::*;
@@ -159,5 +214,14 @@ mod tests {
             assert!(!planted(*plant), "{name}");
         }
         assert_eq!(Plant::named("nonsense"), None);
+    }
+
+    #[cfg(feature = "planted")]
+    #[test]
+    fn a_clock_that_goes_slower_shows_less_and_is_read_back() {
+        let rate = Rate { from_ns: 1_000, ppm: -400_000 };
+        assert_eq!((rate.host_ns(1_000), rate.host_ns(2_000)), (1_000, 1_600));
+        assert_eq!(rate.kernel_ns(1_600), 2_000);
+        assert_eq!(Rate { from_ns: 1_000, ppm: 50_000 }.host_ns(3_000), 3_100);
     }
 }

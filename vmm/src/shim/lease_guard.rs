@@ -6,7 +6,7 @@
 use std::io;
 use std::os::fd::AsFd;
 
-use holm_model::planted::{Plant, planted};
+use holm_model::planted::{Plant, kernel_clock_ns, planted};
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
@@ -88,6 +88,7 @@ fn look(armed: &mut Armed, timer: &TimerFd) -> bool {
     // A wake for another reason leaves a timer that is early enough where it is.
     if armed.wake_ns <= now || due < armed.wake_ns {
         armed.wake_ns = due;
+        let due = kernel_clock_ns(due);
         let at = TimeSpec::new((due / 1_000_000_000) as i64, (due % 1_000_000_000) as i64);
         // A timer that cannot be set would miss the deadline: better to end now.
         return timer.set(Expiration::OneShot(at), TimerSetTimeFlags::TFD_TIMER_ABSTIME).is_ok();
