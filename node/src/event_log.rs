@@ -27,7 +27,7 @@ fn log(event: &Event) {
     let Event { revision, kind, name, what, message, actor, .. } = event;
     let matters = match kind {
         Kind::Node => what != "reported",
-        Kind::Cluster | Kind::Aggregate | Kind::Policy | Kind::Quota => true,
+        Kind::Cluster | Kind::Aggregate | Kind::Policy | Kind::Quota | Kind::Project | Kind::Volume => true,
         Kind::Vm => what == "error" || what == "waiting",
         Kind::Flavor | Kind::Image | Kind::Group => false,
     };

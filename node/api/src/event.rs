@@ -41,6 +41,8 @@ pub enum EventKind {
     ServerGroup,
     Scheduler,
     Quota,
+    Volume,
+    Project,
 }
 
 impl EventKind {
@@ -56,6 +58,8 @@ impl EventKind {
             Self::ServerGroup => "server-group",
             Self::Scheduler => "scheduler",
             Self::Quota => "quota",
+            Self::Volume => "volume",
+            Self::Project => "project",
         }
     }
 }

@@ -62,6 +62,7 @@ pub fn record(node: NodeId) -> Vm {
             availability: Availability::Pinned,
             policies: Default::default(),
             on_no_host: OnNoHost::Queue,
+            volumes: Vec::new(),
             scheduling: Default::default(),
             extra_specs: Default::default(),
             image_properties: Default::default(),

@@ -98,6 +98,7 @@ fn thought_of(flavor: &Flavor) -> Vm {
             policies: Default::default(),
             on_no_host: OnNoHost::Queue,
             scheduling: Default::default(),
+            volumes: Vec::new(),
             extra_specs: flavor.extra_specs.clone(),
             image_properties: Default::default(),
         },

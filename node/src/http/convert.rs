@@ -329,6 +329,8 @@ pub fn event(event: &model::Event) -> api::Event {
             Kind::Group => api::EventKind::ServerGroup,
             Kind::Policy => api::EventKind::Scheduler,
             Kind::Quota => api::EventKind::Quota,
+            Kind::Volume => api::EventKind::Volume,
+            Kind::Project => api::EventKind::Project,
         },
         id: event.id.clone(),
         name: event.name.clone(),

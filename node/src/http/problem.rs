@@ -101,6 +101,8 @@ fn list_hint(kind: Kind) -> &'static str {
         Kind::Group => "`holm group list` shows what there is",
         Kind::Policy => "`holm scheduler show` shows it",
         Kind::Quota => "`holm quota show` shows it",
+        Kind::Volume => "`holm volume list` shows what there is",
+        Kind::Project => "`holm project list` shows what there is; `holm project create NAME` makes one",
         Kind::Cluster => "run `holmd init` or `holmd join` first",
     }
 }
@@ -139,6 +141,8 @@ impl From<Reason> for Failure {
                 let quota = Some(Box::new(QuotaExceeded { project, class, wanted, used, limit }));
                 Self { quota, ..new(Code::QuotaExceeded).hint(hint) }
             }
+            Reason::Unadmitted { .. } => new(Code::Unavailable)
+                .hint("other failover VMs are being created at the same time; nothing was changed, try again"),
             Reason::StaleLeadership { .. } | Reason::StaleReport | Reason::BatchRefused => {
                 new(Code::Internal)
             }

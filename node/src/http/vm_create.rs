@@ -168,6 +168,8 @@ fn template(state: &Model, id: VmId, name: &str, body: &CreateVm) -> Result<comm
             holm_api::vm::OnNoHost::Fail => vm::OnNoHost::Fail,
         },
         scheduling: scheduling(state, body)?,
+        admitted: None,
+        volumes: Vec::new(),
     })
 }
 

@@ -44,6 +44,7 @@ pub async fn patch(State(app): State<Shared>, name: Named, change: Change<PatchV
             restart_policy: body.restart_policy.map(convert::to_restart_policy),
             start_order: body.start_order,
             start_delay_s: body.start_delay_s,
+            admitted: None,
             expected,
         })
     })

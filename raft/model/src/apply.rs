@@ -4,6 +4,7 @@
 //! changed nothing but the revision. Broken invariants are corruption and panic; the shell ends the
 //! process.
 
+mod admission;
 mod aggregate;
 mod clock;
 mod cluster;
@@ -18,11 +19,13 @@ mod node;
 mod placement;
 mod policy;
 mod preemption;
+mod project;
 mod recovery;
 mod release;
 mod report;
 mod scheduling;
 mod vm;
+mod volume;
 
 use crate::command::{Actor, Command, Entry, IdempotencyKey};
 use crate::event::Event;
@@ -66,6 +69,7 @@ pub fn apply(state: &mut State, entry: &Entry) -> Applied {
             state.window.record(proposal, revision, &reply);
             reply
         }
+        Err(reason @ Reason::Unadmitted { .. }) => Reply::Rejected(reason),
         Err(reason) => {
             let reply = Reply::Rejected(reason);
             state.window.record(proposal, revision, &reply);
@@ -148,6 +152,11 @@ impl Cx<'_> {
             Command::PreemptVms(c) => self.preempt_vms(c),
             Command::MoveVms(c) => self.move_vms(c),
             Command::SetClock(c) => self.set_clock(c),
+            Command::CreateProject(c) => self.create_project(c),
+            Command::UpdateProject(c) => self.update_project(c),
+            Command::DeleteProject(c) => self.delete_project(c),
+            Command::CreateVolume(c) => self.create_volume(c),
+            Command::DeleteVolume(c) => self.delete_volume(c),
         }
     }
 

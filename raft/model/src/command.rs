@@ -6,7 +6,9 @@ mod cluster;
 mod group;
 mod image;
 mod node;
+mod project;
 mod vm;
+mod volume;
 
 use serde::{Deserialize, Serialize};
 
@@ -18,11 +20,13 @@ pub use self::node::{
     AddNode, DrainRequest, FenceNode, RemoveNode, ReportNode, SetNodeDrain, SetNodeEnabled,
     SetNodeMaintenance, SetNodeUp, UnfenceNode, UpdateNode,
 };
+pub use self::project::{CreateProject, DeleteProject, UpdateProject};
 pub use self::vm::{
     Choice, CreateVm, CreateVms, DeleteVm, EvacuateVm, MoveVms, NoHost, PlaceVms, Placement, PreemptVms,
     ReleaseCause, Released, Relocation, ReportVms, ResetVmState, RestartVm, SetVmPolicies, SetVmPower,
     StopForDrain, TaskOverdue, VacateVms, VmReport,
 };
+pub use self::volume::{CreateVolume, DeleteVolume};
 use crate::flavor::Size;
 use crate::id::{ClusterId, FlavorId, ImageId, Incarnation, NodeId, Revision, Timestamp};
 
@@ -117,6 +121,11 @@ pub enum Command {
     PreemptVms(PreemptVms),
     MoveVms(MoveVms),
     SetClock(SetClock),
+    CreateProject(CreateProject),
+    UpdateProject(UpdateProject),
+    DeleteProject(DeleteProject),
+    CreateVolume(CreateVolume),
+    DeleteVolume(DeleteVolume),
 }
 
 impl Command {
@@ -170,6 +179,11 @@ impl Command {
             Self::PreemptVms(_) => "PreemptVms",
             Self::MoveVms(_) => "MoveVms",
             Self::SetClock(_) => "SetClock",
+            Self::CreateProject(_) => "CreateProject",
+            Self::UpdateProject(_) => "UpdateProject",
+            Self::DeleteProject(_) => "DeleteProject",
+            Self::CreateVolume(_) => "CreateVolume",
+            Self::DeleteVolume(_) => "DeleteVolume",
         }
     }
 }

@@ -10,7 +10,7 @@ use uuid::Uuid;
 macro_rules! uuid_id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(transparent)]
         pub struct $name(pub Uuid);
 
@@ -80,6 +80,14 @@ uuid_id!(
 uuid_id!(
     /// A server group.
     GroupId
+);
+uuid_id!(
+    /// A shared volume.
+    VolumeId
+);
+uuid_id!(
+    /// A project; that of `default` is nil.
+    ProjectId
 );
 uuid_id!(
     /// One run of one daemon process; a leader that restarted is another incarnation of the same term.

@@ -7,6 +7,7 @@ use imbl::OrdSet;
 use serde::{Deserialize, Serialize};
 
 use crate::id::{ImageId, NodeId, Revision, Timestamp};
+use crate::project::DEFAULT;
 
 /// One image.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,6 +27,13 @@ pub struct Image {
     pub holders: OrdSet<NodeId>,
     pub created_at: Timestamp,
     pub revision: Revision,
+}
+
+impl Image {
+    /// Whether VMs of a project may boot from it: those of `default` are everybody's.
+    pub fn is_usable_by(&self, project: &str) -> bool {
+        self.project == project || self.project == DEFAULT
+    }
 }
 
 /// How a VMM uses the bytes.

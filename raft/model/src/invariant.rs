@@ -88,6 +88,7 @@ fn check_derived(state: &State) -> Result<(), String> {
     if !state.building.iter().copied().eq(building(state)) {
         return Err(format!("building {:?}, the VMs say {:?}", state.building, building(state)));
     }
+    check_volumes(state)?;
     for aggregate in state.aggregates.values() {
         if aggregate.nodes.iter().any(|node| !state.nodes.contains_key(node)) {
             return Err(format!("aggregate {} has a node that does not exist", aggregate.name));
@@ -102,6 +103,25 @@ fn check_derived(state: &State) -> Result<(), String> {
             .collect();
         if zones.len() > 1 {
             return Err(format!("node {node} is in the zones {zones:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// One writer a volume, and no failover where its lock is nobody's (FENCING.md, rule 22).
+fn check_volumes(state: &State) -> Result<(), String> {
+    let mut written = BTreeSet::new();
+    for vm in state.vms.values() {
+        for id in &vm.spec.volumes {
+            let Some(volume) = state.volumes.get(id) else {
+                return Err(format!("VM {}: its volume {id} does not exist", vm.name));
+            };
+            if !volume.read_only && !written.insert(id) {
+                return Err(format!("volume {} has two writers, VM {} is one", volume.name, vm.name));
+            }
+            if volume.is_unguarded() && vm.is_failover_in_force() {
+                return Err(format!("VM {} fails over with volume {} unguarded", vm.name, volume.name));
+            }
         }
     }
     Ok(())

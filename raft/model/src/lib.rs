@@ -19,6 +19,7 @@ pub mod node;
 pub mod parts;
 pub mod planted;
 pub mod policy;
+pub mod project;
 pub mod quota;
 pub mod reply;
 pub mod resources;
@@ -28,14 +29,15 @@ pub mod state;
 pub mod version;
 pub mod view;
 pub mod vm;
+pub mod volume;
 pub mod window;
 
 pub use apply::{Applied, apply};
 pub use command::{Actor, Command, Entry, IdempotencyKey, Proposal};
 pub use event::Event;
 pub use id::{
-    AggregateId, BootId, ClusterId, Epoch, FlavorId, GroupId, ImageId, Incarnation, NodeId, Revision,
-    Timestamp, VmId,
+    AggregateId, BootId, ClusterId, Epoch, FlavorId, GroupId, ImageId, Incarnation, NodeId, ProjectId,
+    Revision, Timestamp, VmId, VolumeId,
 };
 pub use reply::{Kind, Outcome, Reason, Reply};
 pub use resources::{Inventory, ResourceClass, Resources};

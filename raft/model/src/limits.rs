@@ -78,6 +78,26 @@ pub fn size(size: &Size) -> Result<(), Reason> {
     Ok(())
 }
 
+/// Most shared volumes of a VM.
+pub const VM_VOLUMES_MAX: usize = 16;
+/// Longest path of a volume, in bytes.
+pub const PATH_MAX: usize = 1024;
+
+/// Where a volume is: an absolute path without detours, so that one volume has one spelling.
+///
+/// # Errors
+/// [`Reason::Invalid`] naming `field`.
+pub fn volume_path(field: &str, path: &str) -> Result<(), Reason> {
+    text(field, path, PATH_MAX)?;
+    let Some(rest) = path.strip_prefix('/') else {
+        return Err(invalid(field, "must be absolute, as /dev/disk/by-id/…"));
+    };
+    if rest.split('/').any(|part| matches!(part, "" | "." | "..")) {
+        return Err(invalid(field, "must name a file, without `//`, `.`, `..` or a `/` at its end"));
+    }
+    Ok(())
+}
+
 /// A free text with a bound, for reasons and command lines.
 ///
 /// # Errors

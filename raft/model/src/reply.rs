@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{AggregateId, FlavorId, GroupId, ImageId, NodeId, Revision, VmId};
+use crate::id::{AggregateId, FlavorId, GroupId, ImageId, NodeId, ProjectId, Revision, VmId, VolumeId};
 
 /// The answer to one proposal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +44,8 @@ pub enum Outcome {
     },
     /// A report that was not taken, since another host reports as this node by now; that is noted.
     OtherHost(NodeId),
+    Project(ProjectId),
+    Volume(VolumeId),
 }
 
 /// What a name or id refers to.
@@ -59,6 +61,8 @@ pub enum Kind {
     Group,
     Policy,
     Quota,
+    Project,
+    Volume,
 }
 
 impl std::fmt::Display for Kind {
@@ -73,6 +77,8 @@ impl std::fmt::Display for Kind {
             Self::Group => "server group",
             Self::Policy => "scheduler policy",
             Self::Quota => "quota",
+            Self::Project => "project",
+            Self::Volume => "volume",
         })
     }
 }
@@ -112,4 +118,7 @@ pub enum Reason {
         "the quota of project `{project}` would be exceeded: {class}: {wanted} more wanted, {used} of {limit} in use"
     )]
     Quota { project: String, class: String, wanted: u64, used: u64, limit: u64 },
+    /// No answer to the request itself, so it is not kept under its key: whoever asks judges anew and asks again.
+    #[error("N+1 was not judged since revision {since}, when another failover VM or the policy came")]
+    Unadmitted { since: Revision },
 }

@@ -11,12 +11,15 @@ use crate::flavor::Flavor;
 use crate::group::ServerGroup;
 use crate::id::{
     AggregateId, ClusterId, FlavorId, GroupId, ImageId, Incarnation, NodeId, Revision, Timestamp, VmId,
+    VolumeId,
 };
 use crate::image::Image;
 use crate::node::Node;
 use crate::policy::SchedulerPolicy;
+use crate::project::Project;
 use crate::resources::Resources;
 use crate::vm::Vm;
+use crate::volume::Volume;
 use crate::window::Window;
 
 /// Everything the cluster agrees on.
@@ -51,6 +54,8 @@ pub struct State {
     /// Members of each group that has any.
     #[serde(default)]
     pub group_members: OrdMap<GroupId, OrdSet<VmId>>,
+    #[serde(default, skip_serializing_if = "OrdMap::is_empty")]
+    pub volumes: OrdMap<VolumeId, Volume>,
     #[serde(default)]
     pub scheduler: SchedulerPolicy,
     /// Leases and fencing.
@@ -58,6 +63,13 @@ pub struct State {
     pub policy: ClusterPolicy,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub freeze: Option<Freeze>,
+    /// By name; `default` only once something was said of it.
+    #[serde(default, skip_serializing_if = "OrdMap::is_empty")]
+    pub projects: OrdMap<String, Project>,
+    /// When a VM that may fail over was last admitted by a policy that refuses ([`crate::policy::NPlusOne::Refuse`]): a
+    /// judgement of N+1 from before says nothing about now.
+    #[serde(default, skip_serializing_if = "is_never")]
+    pub admitted: Revision,
     /// Limits by project.
     #[serde(default)]
     pub quotas: OrdMap<String, Resources>,
@@ -66,6 +78,10 @@ pub struct State {
     pub usage: OrdMap<String, Resources>,
     pub window: Window,
     pub events: Ring,
+}
+
+fn is_never(revision: &Revision) -> bool {
+    *revision == Revision::default()
 }
 
 /// The cluster's own record.

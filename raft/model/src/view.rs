@@ -5,21 +5,23 @@ use std::collections::BTreeMap;
 use crate::aggregate::{Aggregate, DEFAULT_ZONE};
 use crate::flavor::Flavor;
 use crate::group::ServerGroup;
-use crate::id::{AggregateId, FlavorId, GroupId, ImageId, NodeId, VmId};
+use crate::id::{AggregateId, FlavorId, GroupId, ImageId, NodeId, VmId, VolumeId};
 use crate::image::Image;
 use crate::node::Node;
+use crate::project::DEFAULT;
 use crate::resources::{Inventory, ResourceClass};
 use crate::state::State;
 use crate::vm::Vm;
+use crate::volume::Volume;
 
 impl State {
-    /// A VM by id, or by name within `project`.
+    /// A VM by id, of any project, or by name within `project`.
     pub fn find_vm(&self, project: &str, name_or_id: &str) -> Option<&Vm> {
         let id = match name_or_id.parse::<VmId>() {
             Ok(id) => id,
             Err(_) => *self.vm_names.get(&(project.to_owned(), name_or_id.to_owned()))?,
         };
-        self.vms.get(&id).filter(|vm| vm.project == project)
+        self.vms.get(&id)
     }
 
     /// A node by id or name.
@@ -38,12 +40,18 @@ impl State {
         }
     }
 
-    /// An image by id, or by name within `project`.
+    /// An image by id, of any project, or by name within `project`.
     pub fn find_image(&self, project: &str, name_or_id: &str) -> Option<&Image> {
         match name_or_id.parse::<ImageId>() {
-            Ok(id) => self.images.get(&id).filter(|image| image.project == project),
-            Err(_) => self.images.values().find(|image| image.project == project && image.name == name_or_id),
+            Ok(id) => self.images.get(&id),
+            Err(_) => self.images_of(project).find(|image| image.name == name_or_id),
         }
+    }
+
+    /// An image that VMs of `project` may boot from, by id or name: its own, or one of `default`, which all share.
+    pub fn find_usable_image(&self, project: &str, name_or_id: &str) -> Option<&Image> {
+        let image = self.find_image(project, name_or_id).or_else(|| self.find_image(DEFAULT, name_or_id));
+        image.filter(|image| image.is_usable_by(project))
     }
 
     /// An aggregate by id or name.
@@ -54,11 +62,22 @@ impl State {
         }
     }
 
-    /// A server group by id, or by name within `project`.
+    /// A server group by id, of any project, or by name within `project`.
     pub fn find_group(&self, project: &str, name_or_id: &str) -> Option<&ServerGroup> {
         match name_or_id.parse::<GroupId>() {
-            Ok(id) => self.groups.get(&id).filter(|group| group.project == project),
-            Err(_) => self.groups.values().find(|group| group.project == project && group.name == name_or_id),
+            Ok(id) => self.groups.get(&id),
+            Err(_) => self.groups_of(project).find(|group| group.name == name_or_id),
+        }
+    }
+
+    /// A volume by id, or by name within `project`.
+    pub fn find_volume(&self, project: &str, name_or_id: &str) -> Option<&Volume> {
+        match name_or_id.parse::<VolumeId>() {
+            Ok(id) => self.volumes.get(&id).filter(|volume| volume.project == project),
+            Err(_) => {
+                let named = |volume: &&Volume| volume.project == project && volume.name == name_or_id;
+                self.volumes.values().find(named)
+            }
         }
     }
 
@@ -97,5 +116,10 @@ impl State {
     /// VMs that boot from `image`, or with it as their kernel.
     pub fn users_of_image(&self, image: ImageId) -> impl Iterator<Item = &Vm> {
         self.vms.values().filter(move |vm| vm.spec.image == image || vm.spec.kernel == Some(image))
+    }
+
+    /// VMs that have `volume`.
+    pub fn users_of_volume(&self, volume: VolumeId) -> impl Iterator<Item = &Vm> {
+        self.vms.values().filter(move |vm| vm.spec.volumes.contains(&volume))
     }
 }

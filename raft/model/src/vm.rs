@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::flavor::Size;
-use crate::id::{BootId, Epoch, FlavorId, ImageId, NodeId, Revision, Timestamp, VmId};
+use crate::id::{BootId, Epoch, FlavorId, ImageId, NodeId, Revision, Timestamp, VmId, VolumeId};
 use crate::parts::Parts;
 use crate::resources::Resources;
 use crate::scheduling::Scheduling;
@@ -99,6 +99,9 @@ pub struct VmSpec {
     pub extra_specs: BTreeMap<String, String>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub image_properties: BTreeMap<String, String>,
+    /// Shared volumes, after the root disk, in this order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub volumes: Vec<VolumeId>,
 }
 
 /// Whether a VM may be restarted on another node.

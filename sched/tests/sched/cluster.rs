@@ -217,6 +217,8 @@ impl Cluster {
     pub fn request(&mut self, flavor: FlavorId, change: impl FnOnce(&mut CreateVm)) -> CreateVm {
         self.last_id += 1;
         let mut request = CreateVm {
+            admitted: None,
+            volumes: Vec::new(),
             id: VmId(Uuid::from_u128(self.last_id)),
             name: format!("vm{}", self.last_id),
             flavor,

@@ -192,6 +192,7 @@ fn availability_is_in_force_when_the_node_says_so_and_not_longer() {
     let in_force = |cluster: &Cluster| cluster.record(vm).claim.as_ref().unwrap().availability;
     let set = |availability| {
         Command::SetVmPolicies(SetVmPolicies {
+            admitted: None,
             vm,
             availability: Some(availability),
             disk_loss: None,
@@ -337,6 +338,7 @@ fn a_vm_on_its_way_out_keeps_the_word_that_let_it_go() {
     let (leadership, stop) = (cluster.leadership(), StopMode::Force);
     cluster.done(Command::VacateVms(VacateVms { leadership, vms: vec![vm], reason: "drain".into(), stop }));
     let refuse = SetVmPolicies {
+        admitted: None,
         vm,
         availability: None,
         disk_loss: Some(DiskLoss::Refuse),

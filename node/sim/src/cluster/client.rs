@@ -89,6 +89,7 @@ impl Sim {
                 return (Command::DeleteVm(DeleteVm { vm, expected: None }), Request::Delete(vm));
             }
             6 | 7 => Command::SetVmPolicies(SetVmPolicies {
+                admitted: None,
                 vm,
                 availability: Some(self.availability()),
                 disk_loss: None,
@@ -129,6 +130,8 @@ impl Sim {
         };
         let policies = VmPolicies { disk_loss: DiskLoss::Recreate, restart_policy, ..VmPolicies::default() };
         let command = Command::CreateVm(CreateVm {
+            admitted: None,
+            volumes: Vec::new(),
             id,
             name: format!("vm-{number}"),
             flavor: start::flavor([1, 1, 2, 4][self.rng.below(4) as usize]),

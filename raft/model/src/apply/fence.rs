@@ -115,7 +115,7 @@ impl Cx<'_> {
     }
 
     pub(super) fn evacuate_vm(&mut self, c: &EvacuateVm) -> Result<Outcome, Reason> {
-        let mut vm = self.own_vm(c.vm)?;
+        let mut vm = self.vm(c.vm)?;
         check_expected(c.expected, vm.revision)?;
         if !c.confirm_node_off {
             return Err(invalid(

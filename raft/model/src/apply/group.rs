@@ -15,6 +15,7 @@ impl Cx<'_> {
         if self.state.groups.len() >= limits::CATALOG_MAX {
             return Err(Reason::Limit { message: format!("at most {} server groups", limits::CATALOG_MAX) });
         }
+        self.check_project(&self.actor.project)?;
         let group = ServerGroup {
             id: c.id,
             project: self.actor.project.clone(),
@@ -31,7 +32,7 @@ impl Cx<'_> {
     }
 
     pub(super) fn update_group(&mut self, c: &UpdateGroup) -> Result<Outcome, Reason> {
-        let mut group = self.own_group(c.id)?;
+        let mut group = self.group(c.id)?;
         check_expected(c.expected, group.revision)?;
         if let Some(name) = &c.name {
             group.name.clone_from(name);
@@ -47,7 +48,7 @@ impl Cx<'_> {
     }
 
     pub(super) fn delete_group(&mut self, c: &DeleteGroup) -> Result<Outcome, Reason> {
-        let group = self.own_group(c.id)?;
+        let group = self.group(c.id)?;
         check_expected(c.expected, group.revision)?;
         let members = self.state.group_members.get(&c.id).into_iter().flatten();
         let by = some_names(members.filter_map(|id| self.state.vms.get(id)).map(|vm| vm.name.as_str()));
@@ -59,9 +60,14 @@ impl Cx<'_> {
         Ok(Outcome::Group(c.id))
     }
 
+    /// A group that a new VM of the actor's project may join.
     pub(super) fn own_group(&self, id: GroupId) -> Result<ServerGroup, Reason> {
-        let group = self.state.groups.get(&id).filter(|group| group.project == self.actor.project);
-        group.cloned().ok_or_else(|| not_found(Kind::Group, id))
+        let group = self.group(id)?;
+        if group.project == self.actor.project { Ok(group) } else { Err(not_found(Kind::Group, id)) }
+    }
+
+    fn group(&self, id: GroupId) -> Result<ServerGroup, Reason> {
+        self.state.groups.get(&id).cloned().ok_or_else(|| not_found(Kind::Group, id))
     }
 
     fn check_group(&self, group: &ServerGroup) -> Result<(), Reason> {

@@ -19,6 +19,7 @@ impl Cx<'_> {
             return Err(invalid("sha256", "must be 64 lower-case hex digits"));
         }
         limits::map("properties", &c.properties)?;
+        self.check_project(&self.actor.project)?;
         if !self.state.nodes.contains_key(&c.holder) {
             return Err(not_found(Kind::Node, c.holder));
         }

@@ -26,7 +26,7 @@ impl Cx<'_> {
     }
 
     fn move_vm(&mut self, c: &Relocation, stop: StopMode) -> Result<(), Reason> {
-        let mut vm = self.own_vm(c.vm)?;
+        let mut vm = self.vm(c.vm)?;
         let to = self.state.nodes.get(&c.to).ok_or_else(|| not_found(Kind::Node, c.to))?;
         vm.may_move().map_err(|why| wrong_state(format!("VM `{}` cannot be moved: {why}", vm.name)))?;
         let stands = vm.claim.as_ref().is_some_and(|claim| claim.epoch == c.epoch && claim.node != c.to);

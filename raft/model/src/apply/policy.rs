@@ -22,6 +22,7 @@ impl Cx<'_> {
 
     pub(super) fn set_quota(&mut self, c: &SetQuota) -> Result<Outcome, Reason> {
         limits::name("project", &c.project)?;
+        self.check_project(&c.project)?;
         limits::count("limits", c.limits.len())?;
         for class in c.limits.keys() {
             if class.name() != VMS {

@@ -44,11 +44,11 @@ impl Cx<'_> {
         if spec.node.is_some() {
             return Err(invalid("node", "a VM bound to one node cannot fail over; leave `node` out"));
         }
-        Ok(())
+        self.check_volume_locks(spec)
     }
 
     pub(super) fn set_vm_policies(&mut self, c: &SetVmPolicies) -> Result<Outcome, Reason> {
-        let mut vm = self.own_vm(c.vm)?;
+        let mut vm = self.vm(c.vm)?;
         check_expected(c.expected, vm.revision)?;
         if vm.recovery.vacate.is_some() && c.disk_loss == Some(DiskLoss::Refuse) {
             return Err(invalid(
@@ -65,6 +65,8 @@ impl Cx<'_> {
         vm.spec.availability = c.availability.unwrap_or(before);
         self.check_policies(&vm.spec)?;
         if vm.spec.availability != before {
+            self.check_admission(vm.spec.availability, c.admitted)?;
+            self.note_admission(vm.spec.availability);
             vm.recovery.availability_revision = self.revision;
             // Pinned holds from this entry on; failover once its node says that it is armed (rule 12).
             if let Some(claim) = &mut vm.claim
@@ -152,7 +154,7 @@ impl Cx<'_> {
     }
 
     pub(super) fn reset_vm_state(&mut self, c: &ResetVmState) -> Result<Outcome, Reason> {
-        let mut vm = self.own_vm(c.vm)?;
+        let mut vm = self.vm(c.vm)?;
         check_expected(c.expected, vm.revision)?;
         if vm.status == VmStatus::Deleting {
             return Err(wrong_state(format!(

@@ -78,6 +78,7 @@ impl Cx<'_> {
             let most = limits::BATCH_MAX;
             return Err(invalid("count", format!("is {}, must be 1 to {most}", c.items.len())));
         }
+        c.items.iter().try_for_each(|item| self.check_admission(item.availability, item.admitted))?;
         let before = c.atomic.then(|| (self.state.clone(), self.events.len()));
         let (mut created, mut refused) = (Vec::new(), Vec::new());
         for item in &c.items {

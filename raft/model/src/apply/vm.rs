@@ -13,6 +13,7 @@ use crate::vm::{
 impl Cx<'_> {
     pub(super) fn create_vm(&mut self, c: &CreateVm) -> Result<Outcome, Reason> {
         limits::name("name", &c.name)?;
+        self.check_project(&self.actor.project)?;
         let spec = self.vm_spec(c)?;
         let usage = usage_of(&spec);
         let name = (self.actor.project.clone(), c.name.clone());
@@ -26,6 +27,8 @@ impl Cx<'_> {
             return Err(Reason::Limit { message: format!("at most {} VMs", limits::VMS_MAX) });
         }
         self.check_quota(&usage)?;
+        self.check_admission(c.availability, c.admitted)?;
+        self.note_admission(c.availability);
         self.use_quota(&self.actor.project, &usage);
         let stop = StopMode::Graceful { timeout_s: DEFAULT_STOP_TIMEOUT_S };
         let vm = Vm {
@@ -88,6 +91,7 @@ impl Cx<'_> {
             self.state.nodes.get(&node).ok_or_else(|| not_found(Kind::Node, node))?;
         }
         self.check_scheduling(&c.scheduling)?;
+        self.check_volumes(&c.volumes)?;
         let spec = VmSpec {
             flavor: flavor.id,
             flavor_name: flavor.name.clone(),
@@ -102,6 +106,7 @@ impl Cx<'_> {
             scheduling: c.scheduling.clone(),
             extra_specs: flavor.extra_specs.clone(),
             image_properties: image.properties.clone(),
+            volumes: c.volumes.clone(),
         };
         self.check_policies(&spec)?;
         Ok(spec)
@@ -111,21 +116,17 @@ impl Cx<'_> {
         self.state
             .images
             .get(&id)
-            .filter(|image| image.project == self.actor.project)
+            .filter(|image| image.is_usable_by(&self.actor.project))
             .ok_or_else(|| not_found(Kind::Image, id))
     }
 
-    pub(super) fn own_vm(&self, id: crate::id::VmId) -> Result<Vm, Reason> {
-        self.state
-            .vms
-            .get(&id)
-            .filter(|vm| vm.project == self.actor.project)
-            .cloned()
-            .ok_or_else(|| not_found(Kind::Vm, id))
+    /// A VM by its id, whatever its project: names are a project's, ids the cluster's.
+    pub(super) fn vm(&self, id: crate::id::VmId) -> Result<Vm, Reason> {
+        self.state.vms.get(&id).cloned().ok_or_else(|| not_found(Kind::Vm, id))
     }
 
     pub(super) fn set_vm_power(&mut self, c: &SetVmPower) -> Result<Outcome, Reason> {
-        let mut vm = self.own_vm(c.vm)?;
+        let mut vm = self.vm(c.vm)?;
         check_expected(c.expected, vm.revision)?;
         if let StopMode::Graceful { timeout_s } = c.stop
             && timeout_s > limits::STOP_TIMEOUT_S_MAX
@@ -180,7 +181,7 @@ impl Cx<'_> {
     }
 
     pub(super) fn delete_vm(&mut self, c: &DeleteVm) -> Result<Outcome, Reason> {
-        let mut vm = self.own_vm(c.vm)?;
+        let mut vm = self.vm(c.vm)?;
         check_expected(c.expected, vm.revision)?;
         if vm.status == VmStatus::Deleting {
             return Ok(Outcome::Vm(c.vm));

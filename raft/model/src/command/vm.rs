@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{BootId, Epoch, FlavorId, ImageId, NodeId, Revision, VmId};
+use crate::id::{BootId, Epoch, FlavorId, ImageId, NodeId, Revision, VmId, VolumeId};
 use crate::scheduling::Scheduling;
 use crate::vm::{
     Availability, DiskLoss, HostReason, ObservedState, OnNoHost, RestartPolicy, Score, StopMode, TaskState,
@@ -32,6 +32,11 @@ pub struct CreateVm {
     pub on_no_host: OnNoHost,
     #[serde(default, skip_serializing_if = "Scheduling::is_empty")]
     pub scheduling: Scheduling,
+    /// The revision at which N+1 was judged with it and held, if it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub admitted: Option<Revision>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub volumes: Vec<VolumeId>,
 }
 
 /// Several VMs in one entry. `atomic`: all are created or none.
@@ -171,6 +176,9 @@ pub struct SetVmPolicies {
     pub start_order: Option<i32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_delay_s: Option<u32>,
+    /// As in [`CreateVm`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub admitted: Option<Revision>,
     #[serde(default)]
     pub expected: Option<Revision>,
 }

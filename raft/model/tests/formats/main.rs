@@ -1,7 +1,9 @@
 //! Long-lived formats: entries and snapshots written by any released version are read for ever, and
 //! written the same way. A golden file is added once and never changed.
 
+mod projects;
 mod trouble;
+mod volumes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -108,6 +110,7 @@ fn samples() -> Vec<Command> {
         Command::ReportImage(ReportImage { node: NodeId(1), image: ImageId(uuid(5)), held: true }),
         Command::DeleteImage(DeleteImage { id: ImageId(uuid(5)), expected: Some(Revision(8)) }),
         Command::CreateVm(CreateVm {
+            admitted: None,
             id: vm(),
             name: "a".into(),
             flavor: FlavorId(uuid(4)),
@@ -119,6 +122,7 @@ fn samples() -> Vec<Command> {
             policies: Default::default(),
             on_no_host: OnNoHost::Fail,
             scheduling: Scheduling::default(),
+            volumes: Vec::new(),
         }),
         Command::PlaceVms(PlaceVms {
             leadership,
@@ -176,6 +180,8 @@ fn samples() -> Vec<Command> {
     ];
     samples.extend(steering());
     samples.extend(trouble::commands());
+    samples.extend(projects::commands());
+    samples.extend(volumes::commands());
     for sample in &samples {
         match sample {
             Command::InitCluster(_)
@@ -224,6 +230,11 @@ fn samples() -> Vec<Command> {
             | Command::ResetVmState(_)
             | Command::PreemptVms(_)
             | Command::SetClock(_)
+            | Command::CreateProject(_)
+            | Command::UpdateProject(_)
+            | Command::DeleteProject(_)
+            | Command::CreateVolume(_)
+            | Command::DeleteVolume(_)
             | Command::MoveVms(_) => {}
         }
     }
@@ -289,6 +300,7 @@ fn steering() -> Vec<Command> {
 /// A VM that says everything about its host.
 fn steered(group: GroupId) -> CreateVm {
     CreateVm {
+        admitted: None,
         id: VmId(uuid(11)),
         name: "web-1".into(),
         flavor: FlavorId(uuid(4)),
@@ -318,6 +330,7 @@ fn steered(group: GroupId) -> CreateVm {
             priority: 5,
             preemptible: false,
         },
+        volumes: Vec::new(),
     }
 }
 
@@ -374,7 +387,7 @@ fn an_unknown_command_is_an_error_that_names_it() {
 #[test]
 fn snapshots_are_read_and_written_as_ever() {
     let mut state = State::default();
-    let later = trouble::commands();
+    let later = [trouble::commands(), projects::commands(), volumes::commands()].concat();
     let is_later = |command: &Command| later.iter().any(|later| later.name() == command.name());
     let order = samples().into_iter().filter(|c| !matches!(c, Command::RemoveNode(_)) && !is_later(c));
     for command in order {

@@ -35,6 +35,7 @@ pub fn commands() -> Vec<Command> {
         Command::SetFreeze(SetFreeze { for_ms: Some(1_800_000), reason: Some("new switch".into()) }),
         Command::EndFreeze(EndFreeze { leadership, freeze: Revision(45) }),
         Command::SetVmPolicies(SetVmPolicies {
+            admitted: None,
             vm: vm(),
             availability: Some(Availability::Failover),
             disk_loss: Some(DiskLoss::Recreate),
@@ -89,7 +90,7 @@ fn a_snapshot_of_a_cluster_in_trouble_is_read_and_written_as_ever() {
 }
 
 /// A history of three nodes and three VMs in which every command is taken.
-fn in_trouble() -> Vec<Command> {
+pub fn in_trouble() -> Vec<Command> {
     let node = |n: u64| AddNode {
         name: format!("node{n}"),
         peer_addr: format!("10.0.0.{n}:7461"),
@@ -162,6 +163,7 @@ fn in_trouble() -> Vec<Command> {
         [(1, Availability::Failover), (2, Availability::Pinned), (3, Availability::Pinned)]
     {
         history.push(Command::CreateVm(CreateVm {
+            admitted: None,
             id: VmId(uuid(n)),
             name: format!("vm{n}"),
             flavor,
@@ -173,6 +175,7 @@ fn in_trouble() -> Vec<Command> {
             policies,
             on_no_host: OnNoHost::Queue,
             scheduling: Scheduling::default(),
+            volumes: Vec::new(),
         }));
     }
     let placement = |n: u128, node| Placement { vm: VmId(uuid(n)), node: NodeId(node), choice: None };

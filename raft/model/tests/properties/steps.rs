@@ -12,6 +12,7 @@ use holm_model::vm::{
     Availability, DiskLoss, HostReason, ObservedState, OnNoHost, RestartPolicy, StopMode, TaskState,
     WantPower,
 };
+use holm_model::volume::VolumeLock;
 use holm_model::*;
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -168,10 +169,12 @@ pub fn step() -> impl Strategy<Value = Step> {
         8 => (vm.clone(), flavor, image, proptest::option::weighted(0.2, node.clone()),
               proptest::option::weighted(0.4, 0..3u8), proptest::option::weighted(0.1, 0..2u8)).prop_map(move |(v, f, i, n, g, z)| {
             command(Command::CreateVm(CreateVm {
+                admitted: None,
                 id: vm_id(v), name: format!("vm{v}"), flavor: flavor_id(f), image: image_id(i), kernel: None,
                 cmdline: None, node: n.map(NodeId), availability: Availability::Pinned, policies: Default::default(), on_no_host: OnNoHost::Queue,
                 scheduling: Scheduling { group: g.map(group_id), availability_zone: z.map(|z| format!("z{z}")),
                     priority: i32::from(v) % 3, preemptible: v % 2 == 0, ..Scheduling::default() },
+                volumes: (v > 5).then(|| volume_id(v % 2)).into_iter().collect(),
             }))
         }),
         10 => (node.clone(), proptest::collection::vec(vm.clone(), 0..5), any::<bool>())
@@ -228,6 +231,7 @@ pub fn trouble(vm: impl Strategy<Value = u8> + Clone + 'static) -> impl Strategy
             let availability = if failover { Availability::Failover } else { Availability::Pinned };
             let restart_policy = if restart { RestartPolicy::Always } else { RestartPolicy::Never };
             command(Command::SetVmPolicies(SetVmPolicies {
+                admitted: None,
                 vm: vm_id(vm), availability: Some(availability), disk_loss: Some(DiskLoss::Recreate),
                 restart_policy: Some(restart_policy), start_order: None, start_delay_s: None, expected: None,
             }))
@@ -239,6 +243,11 @@ pub fn trouble(vm: impl Strategy<Value = u8> + Clone + 'static) -> impl Strategy
         2 => vm.clone().prop_map(|vm| Step::Restart { vm }),
         2 => vm.clone().prop_map(|vm| Step::Overdue { vm }),
         1 => any::<i64>().prop_map(|by_ms| Step::Clock { by_ms }),
+        3 => (0..2u8, any::<bool>()).prop_map(move |(v, guarded)| command(Command::CreateVolume(CreateVolume {
+            id: volume_id(v), name: format!("v{v}"), path: format!("/dev/disk/{v}"), read_only: false,
+            lock: if guarded { VolumeLock::PersistentReservation } else { VolumeLock::None },
+        }))),
+        1 => (0..2u8).prop_map(move |v| command(Command::DeleteVolume(DeleteVolume { id: volume_id(v), expected: None }))),
         2 => vm.clone().prop_map(|vm| Step::Vacated { vm }),
         1 => (vm.clone(), any::<bool>()).prop_map(move |(vm, confirm_node_off)| {
             command(Command::EvacuateVm(EvacuateVm { vm: vm_id(vm), confirm_node_off, expected: None }))
@@ -285,6 +294,13 @@ pub fn steering(vm: impl Strategy<Value = u8> + Clone + 'static) -> impl Strateg
         2 => proptest::option::of(0..12u64).prop_map(|limit| Command::SetQuota(SetQuota {
             project: "default".into(), limits: BTreeMap::from([(ResourceClass::Vcpu, limit)]),
         })),
+        1 => (0..2u8).prop_map(|p| Command::CreateProject(CreateProject {
+            id: project_id(p), name: format!("p{p}"), description: String::new(),
+        })),
+        1 => (0..2u8).prop_map(|p| Command::UpdateProject(UpdateProject {
+            id: project_id(p), description: "new".into(), expected: None,
+        })),
+        1 => (0..2u8).prop_map(|p| Command::DeleteProject(DeleteProject { id: project_id(p), expected: None })),
         3 => (proptest::collection::vec(vm, 0..4), any::<bool>()).prop_map(|(vms, atomic)| Command::CreateVms(CreateVms {
             items: vms.into_iter().map(create).collect(), atomic,
         })),
@@ -294,12 +310,19 @@ pub fn steering(vm: impl Strategy<Value = u8> + Clone + 'static) -> impl Strateg
 pub fn group_id(n: u8) -> GroupId {
     GroupId(Uuid::from_u128(u128::from(n) + 5000))
 }
+pub fn volume_id(n: u8) -> VolumeId {
+    VolumeId(Uuid::from_u128(u128::from(n) + 7000))
+}
+pub fn project_id(n: u8) -> ProjectId {
+    ProjectId(Uuid::from_u128(u128::from(n) + 7000))
+}
 pub fn aggregate_id(n: u8) -> AggregateId {
     AggregateId(Uuid::from_u128(u128::from(n) + 6000))
 }
 
 pub fn create(n: u8) -> CreateVm {
     CreateVm {
+        admitted: None,
         id: vm_id(n),
         name: format!("vm{n}"),
         flavor: flavor_id(0),
@@ -311,6 +334,7 @@ pub fn create(n: u8) -> CreateVm {
         policies: Default::default(),
         on_no_host: OnNoHost::Queue,
         scheduling: Scheduling::default(),
+        volumes: Vec::new(),
     }
 }
 
