@@ -11,6 +11,6 @@ mod links;
 mod look;
 mod memory;
 
-pub use facts::Facts;
+pub use facts::{Facts, Watchdog};
 pub use judge::{conditions, judge};
 pub use look::{Looker, Places};

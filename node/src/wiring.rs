@@ -243,6 +243,7 @@ fn places(config: &Config, data_dir: &Path) -> Places {
     Places {
         data_dir: data_dir.to_owned(),
         vm_dir: vm_dir(data_dir),
+        run_dir: config.run_dir.clone(),
         addresses: addresses.collect(),
         vmm: vmm.unwrap_or("cloud-hypervisor".as_ref()).to_owned(),
         proc: "/proc".into(),

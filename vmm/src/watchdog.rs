@@ -7,6 +7,7 @@
 
 mod device;
 mod look;
+mod record;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,6 +18,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 pub use self::device::{Device, Error};
 pub use self::look::{Sight, look};
+pub use self::record::Record;
 use crate::shim::setup;
 
 /// What it watches and feeds.
@@ -50,12 +52,14 @@ pub fn run(settings: &Settings, mut tell: impl FnMut(&str)) -> Result<(), Error>
     setup::protect_from_oom_killer();
     setup::lock_memory();
     tell(&format!("{} is fed: {}", settings.device.display(), device.describe()));
+    let own = Record::own(&settings.device, settings.timeout_s, device.resets()).map_err(Error::Process)?;
     let mut before = Sight::default();
     loop {
         let sight = look(&settings.run_dir);
         if sight.is_safe() {
             device.feed()?;
         }
+        own.leave(&settings.run_dir);
         if sight.outlived != before.outlived {
             tell(&sight.describe());
         }

@@ -6,6 +6,8 @@ use std::path::Path;
 
 use holm_model::node::{HypervisorFacts, HypervisorKind};
 
+use crate::health::Watchdog;
+
 /// CPU flags of `/proc/cpuinfo` and their traits in `os-traits`, as Nova maps them
 /// (`nova/virt/libvirt/utils.py`, `CPU_TRAITS_MAPPING`).
 const CPU_TRAITS: &[(&str, &str)] = &[
@@ -42,6 +44,9 @@ const CPU_TRAITS: &[(&str, &str)] = &[
     ("vmx", "HW_CPU_X86_VMX"),
     ("xop", "HW_CPU_X86_XOP"),
 ];
+
+/// Reported by a host that is reset when a VM outlives its lease there: how soon.
+const WATCHDOG: &str = "watchdog";
 
 /// Steps the reported load moves in, in thousandths: a report a period would tell nobody anything.
 const LOAD_STEP: u64 = 250;
@@ -83,12 +88,15 @@ pub fn capabilities(
     cpu: &Cpu,
     hypervisor: &HypervisorFacts,
     firmware: Option<&Path>,
+    watchdog: Option<Watchdog>,
 ) -> BTreeMap<String, String> {
     let kind = match hypervisor.kind {
         HypervisorKind::CloudHypervisor => "cloud-hypervisor",
         HypervisorKind::Simulated => "simulated",
     };
     let boots_disks = firmware.is_some_and(Path::is_file);
+    let fit = watchdog.filter(|watchdog| watchdog.resets && watchdog.is_in_time());
+    let watchdog = fit.map(|watchdog| format!("{} s", watchdog.timeout_s));
     let facts = [
         ("arch", Some(std::env::consts::ARCH)),
         ("cpu_model", cpu.model.as_deref()),
@@ -96,6 +104,7 @@ pub fn capabilities(
         ("hypervisor_type", Some(kind)),
         ("hypervisor_version", Some(hypervisor.version.trim_start_matches('v'))),
         ("firmware", Some(if boots_disks { "uefi" } else { "none" })),
+        (WATCHDOG, watchdog.as_deref()),
     ];
     let known = facts.into_iter().filter_map(|(key, value)| Some((key, value.filter(|v| !v.is_empty())?)));
     known.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
@@ -159,7 +168,7 @@ mod tests {
             version: "v53.0".to_owned(),
             reason: String::new(),
         };
-        let facts = capabilities(&Cpu::default(), &hypervisor, Some(Path::new("/nonexistent")));
+        let facts = capabilities(&Cpu::default(), &hypervisor, Some(Path::new("/nonexistent")), None);
         let of = |key: &str| facts.get(key).map(String::as_str);
         assert_eq!(of("hypervisor_type"), Some("cloud-hypervisor"));
         assert_eq!(of("hypervisor_version"), Some("53.0"));

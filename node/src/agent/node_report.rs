@@ -134,7 +134,7 @@ async fn look(
     NodeReport {
         boot_id: here.boot_id,
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        capabilities: host_facts::capabilities(&here.cpu, &facts, here.firmware.as_deref()),
+        capabilities: host_facts::capabilities(&here.cpu, &facts, here.firmware.as_deref(), host.watchdog),
         hypervisor: facts,
         inventory,
         offer,

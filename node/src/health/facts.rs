@@ -17,6 +17,8 @@ pub struct Facts {
     pub links: Vec<Link>,
     pub vmms: Vmms,
     pub binaries: Binaries,
+    /// The watchdog that is fed on this host, if one is.
+    pub watchdog: Option<Watchdog>,
 }
 
 /// A file system.
@@ -91,6 +93,24 @@ pub struct Vmms {
     pub vms: usize,
     /// Those that cannot be told at present.
     pub silent: usize,
+}
+
+/// A watchdog, held against the leases it guards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Watchdog {
+    /// The host is reset so long after the last look that found all well.
+    pub timeout_s: u32,
+    /// False for a device that is none.
+    pub resets: bool,
+    /// Waited beyond a lease before its VMs start elsewhere.
+    pub margin_ms: u64,
+}
+
+impl Watchdog {
+    /// The host is gone before its VMs run elsewhere.
+    pub fn is_in_time(&self) -> bool {
+        u64::from(self.timeout_s) * 1000 < self.margin_ms
+    }
 }
 
 /// Programs that were replaced on disk while they run.

@@ -8,7 +8,7 @@ use holm_model::Timestamp;
 use holm_model::condition::{DISK_FULL, DISK_HUNG, DISK_READ_ONLY, KVM_MISSING};
 use holm_model::node::Condition;
 
-use super::facts::{Disk, Facts, Link, LinkState, Memory, Space};
+use super::facts::{Disk, Facts, Link, LinkState, Memory, Space, Watchdog};
 
 pub const DISK_LOW: &str = "DiskLow";
 pub const DISK_UNREADABLE: &str = "DiskUnreadable";
@@ -21,6 +21,7 @@ pub const CLOCK_WRONG: &str = "ClockWrong";
 pub const NIC_DOWN: &str = "NicDown";
 pub const VMM_SLOW: &str = "VmmSlow";
 pub const BINARY_REPLACED: &str = "BinaryReplaced";
+pub const WATCHDOG_UNFIT: &str = "WatchdogUnfit";
 
 /// A disk with less room than this is full: the log keeps the rest (`holm_raft`'s reserve file is taken from it).
 const FULL_BYTES: u64 = 64 << 20;
@@ -73,6 +74,9 @@ pub fn judge(facts: &Facts, before: &BTreeSet<&str>) -> BTreeMap<&'static str, S
         let message = "VMs here run with an earlier cloud-hypervisor than the one on disk: each uses the new one \
                        from its next start";
         found.add(BINARY_REPLACED, message.to_owned());
+    }
+    if let Some(watchdog) = facts.watchdog {
+        found.watchdog(watchdog);
     }
     found.conditions
 }
@@ -171,6 +175,24 @@ impl Found<'_> {
             let message = "the wall clock tells a time before this program was built: set up time synchronisation, \
                            or replace the clock's battery";
             self.add(CLOCK_WRONG, message.to_owned());
+        }
+    }
+
+    /// What it is for: daemon and shim stopped, VMM running on after its lease.
+    fn watchdog(&mut self, watchdog: Watchdog) {
+        let Watchdog { timeout_s, resets, margin_ms } = watchdog;
+        if !resets {
+            let message = "the device that `holmd watchdog` feeds is no watchdog, and resets nothing: name the right \
+                           one with --device";
+            self.add(WATCHDOG_UNFIT, message.to_owned());
+        }
+        if !watchdog.is_in_time() {
+            let message = format!(
+                "the watchdog resets this host {timeout_s} s after a VM has outlived its lease, and the VM starts \
+                 elsewhere {margin_ms} ms after: give `holmd watchdog` a --timeout below the margin, or raise that \
+                 with `holm cluster policy set --margin`"
+            );
+            self.add(WATCHDOG_UNFIT, message);
         }
     }
 

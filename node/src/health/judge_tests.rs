@@ -2,7 +2,7 @@
 
 use holm_model::condition::REFUSING;
 
-use super::super::facts::{Binaries, Clock, Vmms};
+use super::super::facts::{Binaries, Clock, Vmms, Watchdog};
 use super::*;
 
 const GIB: u64 = 1 << 30;
@@ -173,4 +173,20 @@ fn those_that_refuse_are_those_under_which_a_vm_would_fail() {
     assert!(reported.iter().all(|name| REFUSING.contains(name)));
     let milder = [DISK_LOW, MEMORY_LOW, OUT_OF_MEMORY, CLOCK_JUMP, NIC_DOWN, VMM_SLOW, BINARY_REPLACED];
     assert!(!milder.iter().any(|name| REFUSING.contains(name)));
+}
+
+#[test]
+fn a_watchdog_is_faster_than_the_margin_or_is_told() {
+    let of = |timeout_s, margin_ms, resets| Facts {
+        watchdog: Some(Watchdog { timeout_s, resets, margin_ms }),
+        ..healthy()
+    };
+    assert_eq!(names(&of(4, 5_000, true), &[]), [""; 0]);
+    assert_eq!(names(&of(5, 5_001, true), &[]), [""; 0]);
+    for late in [of(5, 5_000, true), of(600, 5_000, true), of(2, 2_000, true)] {
+        assert_eq!(names(&late, &[]), [WATCHDOG_UNFIT]);
+    }
+    let idle = judge(&of(4, 5_000, false), &BTreeSet::new());
+    assert!(idle[WATCHDOG_UNFIT].contains("resets nothing"), "{idle:?}");
+    assert!(!REFUSING.contains(&WATCHDOG_UNFIT), "leases hold without it");
 }

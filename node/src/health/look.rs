@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use super::binary;
 use super::clock::ClockWatch;
 use super::disk::{self, Prober};
-use super::facts::{Binaries, Disk, Facts, Vmms};
+use super::facts::{Binaries, Disk, Facts, Vmms, Watchdog};
 use super::links::{self, Carrier, LinkWatch};
 use super::memory::MemoryWatch;
 use crate::clock;
@@ -31,6 +31,8 @@ pub struct Places {
     pub data_dir: PathBuf,
     /// Where VM disks lie.
     pub vm_dir: PathBuf,
+    /// Where the watchdog leaves word.
+    pub run_dir: PathBuf,
     /// Addresses by which others reach this node; those of no network of this host do not count.
     pub addresses: BTreeSet<IpAddr>,
     /// Name of the VMM's program.
@@ -100,6 +102,7 @@ impl Looker {
             links: self.links.look(&self.places.addresses, &carriers),
             vmms: vmms(state, me),
             binaries,
+            watchdog: watchdog(&self.places.run_dir, state.policy.margin_ms),
         }
     }
 }
@@ -139,6 +142,15 @@ fn read(places: &Places, dirs: Vec<PathBuf>) -> OnDisk {
 fn hypervisor_problem(facts: &HypervisorFacts) -> Option<String> {
     let is_real = facts.kind == HypervisorKind::CloudHypervisor;
     (is_real && !facts.reason.is_empty()).then(|| facts.reason.clone())
+}
+
+/// The watchdog that is fed here; it lies on tmpfs, so that nothing is waited for.
+fn watchdog(run_dir: &Path, margin_ms: u64) -> Option<Watchdog> {
+    let record = holm_vmm::watchdog::Record::read(run_dir).unwrap_or_else(|error| {
+        tracing::warn!(%error, "what the watchdog left in the run directory cannot be read");
+        None
+    })?;
+    Some(Watchdog { timeout_s: record.timeout_s, resets: record.resets, margin_ms })
 }
 
 /// VMs of this node, and those of which it told that it cannot tell how they are.

@@ -23,6 +23,8 @@ pub enum Error {
     },
     #[error("{} cannot wait for {timeout_s} s, it waits for {actual_s} s: choose another timeout", path.display())]
     Timeout { path: PathBuf, timeout_s: u32, actual_s: i32 },
+    #[error("this process cannot be told from others")]
+    Process(#[source] io::Error),
     #[error("signals cannot be caught")]
     Signals(#[source] io::Error),
 }
@@ -73,6 +75,11 @@ impl Device {
             Some(seconds) => format!("it resets this host {seconds} s after it was fed last"),
             None => "it is no watchdog device, and resets nothing".to_owned(),
         }
+    }
+
+    /// Whether it is one that resets the host.
+    pub fn resets(&self) -> bool {
+        self.timeout_s.is_some()
     }
 
     /// Another period of life.

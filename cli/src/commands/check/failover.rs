@@ -13,6 +13,8 @@ use crate::output::text::{self, count};
 const SLACK_MS: i64 = 10_000;
 /// A node that is heard shows within this what runs there, and its fence is lifted.
 const LIFTED_MS: i64 = 60_000;
+/// What a node reports whose watchdog resets it in time.
+const WATCHDOG: &str = "watchdog";
 /// Fencing takes a majority that outlives any one node.
 const NODES_MIN: usize = 3;
 
@@ -22,6 +24,7 @@ pub fn all(seen: &Seen) -> Vec<Finding> {
     findings.extend(frozen(seen));
     findings.extend(too_few(seen));
     findings.extend(waiting(seen));
+    findings.extend(unguarded(seen));
     if findings.is_empty() {
         findings.push(finding(Level::Ok, "no node fenced, nothing waits for a host after a fence"));
     }
@@ -60,15 +63,11 @@ fn silent(seen: &Seen) -> Option<Finding> {
         return None;
     }
     let fence_after_ms = i64::try_from(policy.fence_after_ms).unwrap_or(i64::MAX).saturating_add(SLACK_MS);
-    let holds_failover = |node: &Node| {
-        seen.vms
-            .iter()
-            .any(|vm| vm.node_id == Some(node.id) && vm.availability_in_force == Some(Availability::Failover))
-    };
     let names: Vec<&str> = seen
         .nodes
         .iter()
-        .filter(|node| !node.up && node.fence.is_none() && node.maintenance.is_none() && holds_failover(node))
+        .filter(|node| !node.up && node.fence.is_none() && node.maintenance.is_none())
+        .filter(|node| holds_failover(seen, node))
         .filter(|node| since_ms(seen, &node.up_changed_at) > fence_after_ms)
         .map(|node| node.name.as_str())
         .collect();
@@ -102,6 +101,35 @@ fn too_few(seen: &Seen) -> Option<Finding> {
         Level::Wrong,
         format!("{vms}, but {nodes}: no node can be fenced with fewer than {NODES_MIN}"),
     ))
+}
+
+/// Leases are kept by shim and daemon. Where somebody stops both, or a VMM is stuck in the kernel, only a watchdog
+/// ends it in time.
+fn unguarded(seen: &Seen) -> Option<Finding> {
+    let guarded = |node: &&Node| node.capabilities.contains_key(WATCHDOG);
+    let runs_failover = |node: &&Node| holds_failover(seen, node);
+    // An operator who uses none has decided so; one who uses some may have forgotten others.
+    seen.nodes.iter().find(guarded)?;
+    let names: Vec<&str> = seen
+        .nodes
+        .iter()
+        .filter(|node| !guarded(node) && runs_failover(node))
+        .map(|node| node.name.as_str())
+        .collect();
+    (!names.is_empty()).then(|| {
+        let message = format!(
+            "no watchdog guards {}: a VM there whose daemon and shim are both stopped by hand outlives its lease; \
+             enable holm-watchdog, with a --timeout below the margin",
+            listed(&names)
+        );
+        finding(Level::Note, message)
+    })
+}
+
+fn holds_failover(seen: &Seen, node: &Node) -> bool {
+    seen.vms
+        .iter()
+        .any(|vm| vm.node_id == Some(node.id) && vm.availability_in_force == Some(Availability::Failover))
 }
 
 fn waiting(seen: &Seen) -> Vec<Finding> {

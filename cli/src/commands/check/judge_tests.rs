@@ -252,6 +252,24 @@ fn a_freeze_is_told_with_what_it_means() {
 }
 
 #[test]
+fn where_some_nodes_have_a_watchdog_those_that_should_and_have_none_are_told() {
+    let mut seen = healthy();
+    seen.vms = vec![holm_api::Vm {
+        availability: Availability::Failover,
+        availability_in_force: Some(Availability::Failover),
+        node_id: Some(2),
+        ..active()
+    }];
+    assert_eq!(of(&seen, "failover")[0].0, Level::Ok, "an operator who uses none has decided so");
+    seen.nodes[0].capabilities.insert("watchdog".into(), "4 s".into());
+    let message = "no watchdog guards n2: a VM there whose daemon and shim are both stopped by hand outlives its lease; \
+                   enable holm-watchdog, with a --timeout below the margin";
+    assert_eq!(of(&seen, "failover"), [(Level::Note, message.into())]);
+    seen.nodes[1].capabilities.insert("watchdog".into(), "4 s".into());
+    assert_eq!(of(&seen, "failover")[0].0, Level::Ok);
+}
+
+#[test]
 fn failover_takes_three_nodes() {
     let mut seen = healthy();
     seen.vms = vec![holm_api::Vm { availability: Availability::Failover, ..active() }];
