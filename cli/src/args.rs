@@ -13,6 +13,7 @@ pub mod quota;
 pub mod scheduler;
 pub mod value;
 pub mod vm;
+pub mod volume;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -74,6 +75,9 @@ pub enum Noun {
     /// What VMs boot from.
     #[command(subcommand)]
     Image(image::Verb),
+    /// Storage outside the cluster that VMs are given.
+    #[command(subcommand)]
+    Volume(volume::Verb),
     /// Nodes with something in common, and the zones they make.
     #[command(subcommand)]
     Aggregate(aggregate::Verb),
@@ -119,6 +123,7 @@ impl Noun {
             }
             Self::Flavor(verb) => matches!(verb, flavor::Verb::List | flavor::Verb::Show(_)),
             Self::Image(verb) => matches!(verb, image::Verb::List | image::Verb::Show(_)),
+            Self::Volume(verb) => matches!(verb, volume::Verb::List | volume::Verb::Show(_)),
             Self::Aggregate(verb) => matches!(verb, aggregate::Verb::List | aggregate::Verb::Show(_)),
             Self::Group(verb) => matches!(verb, group::Verb::List | group::Verb::Show(_)),
             Self::Az(AzVerb::List) => true,

@@ -16,6 +16,7 @@ mod node;
 mod quota;
 mod scheduler;
 mod vm;
+mod volume;
 
 use std::path::PathBuf;
 
@@ -64,6 +65,7 @@ async fn ask_cluster(cx: &Context, noun: Noun) -> Result<(), Error> {
         Noun::Node(verb) => node::run(cx, verb).await,
         Noun::Flavor(verb) => flavor::run(cx, verb).await,
         Noun::Image(verb) => Box::pin(image::run(cx, verb)).await,
+        Noun::Volume(verb) => volume::run(cx, verb).await,
         Noun::Aggregate(verb) => aggregate::run(cx, verb).await,
         Noun::Group(verb) => group::run(cx, verb).await,
         Noun::Az(AzVerb::List) => az::list(cx).await,

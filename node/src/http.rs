@@ -33,6 +33,7 @@ mod scheduler;
 mod vm_create;
 mod vm_keep;
 mod vms;
+mod volumes;
 mod what_if;
 mod write;
 
@@ -84,6 +85,7 @@ fn routes() -> OpenApiRouter<Shared> {
         .merge(what_if::routes())
         .merge(n_plus_one::routes())
         .merge(rebalance::routes())
+        .merge(volumes::routes())
         .merge(flavors::routes())
         .merge(images::routes())
         .merge(cluster::routes())

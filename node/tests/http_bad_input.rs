@@ -5,6 +5,8 @@ mod daemon;
 mod keep;
 #[path = "http_bad_input/placement.rs"]
 mod placement;
+#[path = "http_bad_input/volumes.rs"]
+mod volumes;
 
 use bytes::Bytes;
 use daemon::Daemon;
@@ -289,10 +291,11 @@ async fn visible(daemon: &Daemon) -> Value {
     let freeze = daemon.get("/v1/cluster").await.expect(200).json["freeze"].clone();
     let (aggregates, groups, quotas) =
         (items("/v1/aggregates").await, items("/v1/server-groups").await, items("/v1/quotas").await);
+    let volumes = items("/v1/volumes").await;
     json!({
         "vms": vms, "flavors": flavors, "images": images, "nodes": nodes,
         "aggregates": aggregates, "groups": groups, "quotas": quotas, "policy": policy, "leases": leases,
-        "freeze": freeze,
+        "freeze": freeze, "volumes": volumes,
     })
 }
 
@@ -316,8 +319,10 @@ async fn furnished() -> Daemon {
     let rack = json!({"name": "rack", "nodes": ["n1"], "metadata": {"availability_zone": "rack-a"}});
     daemon.post("/v1/aggregates", rack).await.expect(201);
     daemon.post("/v1/server-groups", json!({"name": "pair", "policy": "affinity"})).await.expect(201);
+    daemon.post("/v1/volumes", json!({"name": "shared", "path": "/srv/shared"})).await.expect(201);
     let mut duo = vm("duo", "small", "guest");
     (duo["group"], duo["availability_zone"]) = (json!("pair"), json!("rack-a"));
+    duo["volumes"] = json!(["shared"]);
     daemon.post("/v1/vms", duo).await.expect(202);
     daemon.until_status("web", "ACTIVE").await;
     daemon.until_status("duo", "ACTIVE").await;
@@ -335,6 +340,7 @@ async fn bad_input_is_refused_by_name_and_changes_nothing() {
         images(),
         placement::cases(),
         keep::cases(),
+        volumes::cases(),
     ];
     let mut wrong = Vec::new();
     for case in groups.into_iter().flatten() {

@@ -32,6 +32,7 @@ use crate::hypervisor::{Error, Hypervisor, Lease, Observation, StartSpec};
 use crate::shim::{CONSOLE_SOCKET, cgroup};
 use crate::vm_dir::VmDir;
 use crate::vm_files;
+use crate::volume;
 
 /// Longest path of a Unix socket.
 const SOCKET_PATH_LIMIT: usize = 107;
@@ -117,6 +118,17 @@ impl CloudHypervisor {
     }
 }
 
+/// Gives up the locks of the volumes that the latest run had. The storage may take its time, or be gone.
+async fn give_up_volumes(dir: VmDir) {
+    let give_up = move || {
+        if let Ok(Some(spec)) = durable::read_json::<config::RunSpec>(&dir.file("spec.json")) {
+            volume::release(&spec.start.volumes, spec.start.epoch);
+        }
+    };
+    // It has nothing to say: what stays is for the next epoch to take over.
+    let _ = tokio::task::spawn_blocking(give_up).await;
+}
+
 impl Hypervisor for CloudHypervisor {
     fn facts(&self) -> BoxFuture<'_, HypervisorFacts> {
         Box::pin(async {
@@ -176,7 +188,12 @@ impl Hypervisor for CloudHypervisor {
     }
 
     fn delete_disks(&self, vm: VmId) -> BoxFuture<'_, Result<(), Error>> {
-        Box::pin(async move { vm_files::delete_disks(&self.dir(vm)) })
+        Box::pin(async move {
+            let dir = self.dir(vm);
+            vm_files::delete_disks(&dir)?;
+            give_up_volumes(dir).await;
+            Ok(())
+        })
     }
 
     fn forget(&self, vm: VmId) -> BoxFuture<'_, Result<(), Error>> {

@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 
 pub use crate::lease::{Lease, LeaseId};
 pub use crate::pci::PciAddress;
+pub use crate::volume::SharedVolume;
 
 /// A driver of VMs on this host.
 pub trait Hypervisor: Send + Sync + 'static {
@@ -95,6 +96,9 @@ pub struct StartSpec {
     /// Host devices handed to the guest through VFIO.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pci_devices: Vec<PciAddress>,
+    /// Shared volumes, in the order in which the guest sees them after its root disk.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub volumes: Vec<SharedVolume>,
     /// The cluster that asks; a directory it did not make is none of its business.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterId>,

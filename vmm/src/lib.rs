@@ -18,6 +18,7 @@ pub mod test_guest;
 mod vm_dir;
 mod vm_files;
 pub mod vm_state;
+pub mod volume;
 pub mod watchdog;
 
 pub use cloud_hypervisor::CloudHypervisor;

@@ -35,7 +35,7 @@ use self::setup::Args;
 use crate::cloud_hypervisor::config::RunSpec;
 use crate::durable;
 use crate::vm_dir::{SharedLock, VmDir};
-use crate::{host, last_run};
+use crate::{host, last_run, volume};
 
 pub use setup::missing_protection;
 
@@ -139,6 +139,7 @@ fn prepare(args: Args) -> Result<Prepared, Refusal> {
     // Checked again under the lock: the daemon may have changed its mind since it wrote the spec.
     last_run::may_begin(&dir, spec.start.epoch, spec.start.run, boot, spec.start.again)
         .map_err(unreadable)??;
+    volume::prepare(&spec.start.volumes, spec.start.epoch, spec.vmm_user)?;
     let run_dir = args.run_dir;
     std::fs::DirBuilder::new()
         .recursive(true)

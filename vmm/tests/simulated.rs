@@ -22,6 +22,7 @@ fn spec(n: u128) -> StartSpec {
         lease: None,
         cpu_affinity: Vec::new(),
         pci_devices: Vec::new(),
+        volumes: Vec::new(),
         cluster: None,
         start_order: 0,
         again: false,

@@ -64,6 +64,9 @@ pub struct Create {
     /// Kernel command line.
     #[arg(long, value_name = "TEXT")]
     pub cmdline: Option<String>,
+    /// A shared volume it is given, by name or id; may be repeated, and the guest sees them in this order.
+    #[arg(long = "volume", value_name = "VOLUME")]
+    pub volumes: Vec<String>,
     /// What happens when it fits on no node.
     #[arg(long, value_enum, default_value_t = OnNoHost::Queue)]
     pub on_no_host: OnNoHost,

@@ -16,6 +16,7 @@ mod quota;
 mod rebalance;
 mod scheduler;
 pub mod vm;
+mod volume;
 mod what_if;
 mod zone;
 

@@ -4,7 +4,7 @@ use holm_api::{
     Aggregate, AllocationCandidates, AvailabilityZone, Candidate, Cluster, Deleted, Event, EventKind,
     Eviction, Explanation, Flavor, Freeze, GroupMember, GroupPolicy, HostVerdict, Image, ImageKind, Member,
     Move, NPlusOneVerdict, Node, NodeLoss, Planned, PlannedMove, Quota, QuotaClass, Rebalance, Role,
-    ServerGroup, Staying, Verdict, VmStatus, Weight, WhatIf,
+    ServerGroup, Staying, Verdict, VmStatus, Volume, VolumeLock, Weight, WhatIf,
 };
 
 use super::fixtures::*;
@@ -234,6 +234,30 @@ fn groups() {
         revision: 9,
     };
     insta::assert_snapshot!(all_formats(&[group]));
+}
+
+#[test]
+fn volumes() {
+    let data = Volume {
+        id: id(8),
+        name: "data".into(),
+        project: "default".into(),
+        path: "/dev/disk/by-id/wwn-0x5000c500a0b1c2d3".into(),
+        read_only: false,
+        lock: VolumeLock::PersistentReservation,
+        vms: vec!["db".into()],
+        created_at: at("11:00:00"),
+        revision: 9,
+    };
+    let tools = Volume {
+        name: "tools".into(),
+        path: "/srv/tools.iso".into(),
+        read_only: true,
+        lock: VolumeLock::None,
+        vms: vec!["web-1".into(), "web-2".into()],
+        ..data.clone()
+    };
+    insta::assert_snapshot!(all_formats(&[data, tools]));
 }
 
 #[test]

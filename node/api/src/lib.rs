@@ -24,6 +24,7 @@ pub mod scheduler;
 pub mod scheduling;
 pub mod time;
 pub mod vm;
+pub mod volume;
 pub mod what_if;
 
 pub use aggregate::{Aggregate, AvailabilityZone, CreateAggregate, PatchAggregate};
@@ -54,4 +55,5 @@ pub use scheduler::{NPlusOne, SchedulerPolicy, SetSchedulerPolicy};
 pub use scheduling::{Effect, Operator, Requirement, Scheduling, Taint, Toleration};
 pub use time::Timestamp;
 pub use vm::{CreateVm, CreatedVms, RebootVm, RefusedVm, StopVm, Vm, VmStatus};
+pub use volume::{CreateVolume, Volume, VolumeLock};
 pub use what_if::{AllocationCandidates, Candidate, Move, NPlusOneVerdict, NodeLoss, WhatIf};

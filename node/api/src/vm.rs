@@ -75,6 +75,9 @@ pub struct CreateVm {
     /// has `preemption` on.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub preemptible: bool,
+    /// Names or ids of shared volumes, in the order in which the guest sees them after its root disk.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub volumes: Vec<String>,
     /// Creates so many VMs, named NAME-1, NAME-2 …; the answer is then a list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 1000)]
@@ -164,6 +167,9 @@ pub struct Vm {
     pub image: ImageRef,
     pub kernel: Option<ImageRef>,
     pub cmdline: Option<String>,
+    /// Names of its shared volumes, in the order in which the guest sees them after its root disk.
+    #[serde(default)]
+    pub volumes: Vec<String>,
     /// The only node the operator allowed.
     pub requested_node: Option<String>,
     pub on_no_host: OnNoHost,

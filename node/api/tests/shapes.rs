@@ -45,6 +45,7 @@ fn vm() -> Vm {
         image: vm::ImageRef { id: id(3), name: "guest".to_owned() },
         kernel: None,
         cmdline: Some("console=ttyS0".to_owned()),
+        volumes: vec!["data".to_owned()],
         requested_node: None,
         on_no_host: vm::OnNoHost::Queue,
         availability: Availability::Failover,

@@ -6,8 +6,9 @@ use std::time::Duration;
 use holm_model::image::{Image, ImageKind};
 use holm_model::planted::{Plant, planted};
 use holm_model::vm::{ObservedState, Vm, VmStatus, WantPower};
-use holm_model::{Epoch, ImageId, State, VmId};
-use holm_vmm::hypervisor::{Boot, DiskFormat, Error, StartSpec};
+use holm_model::volume::VolumeLock;
+use holm_model::{Epoch, ImageId, State, VmId, VolumeId};
+use holm_vmm::hypervisor::{Boot, DiskFormat, Error, SharedVolume, StartSpec};
 use holm_vmm::lease::Lease;
 use holm_vmm::pci::PciAddress;
 
@@ -104,6 +105,7 @@ impl Executor {
                     &record,
                 ),
                 pci_devices: pci_devices(&record)?,
+                volumes: volumes(&self.app.raft.state().state, &record)?,
                 cluster: Some(self.app.raft.identity().cluster),
                 start_order: record.spec.policies.start_order,
                 again: self.app.is_allowed_again(vm, run),
@@ -186,6 +188,21 @@ pub(super) fn wanted(state: &State, vm: VmId, epoch: Epoch, run: u64) -> Option<
             && vm.status != VmStatus::Deleting
             && vm.recovery.vacate.is_none()
     })
+}
+
+/// Its shared volumes, as the hypervisor takes them.
+fn volumes(state: &State, record: &Vm) -> Result<Vec<SharedVolume>, Error> {
+    let one = |id: &VolumeId| {
+        let volume = state.volumes.get(id);
+        let volume = volume.ok_or_else(|| Error::Refused(format!("its volume {id} is gone")))?;
+        Ok(SharedVolume {
+            name: volume.name.clone(),
+            path: volume.path.clone().into(),
+            read_only: volume.read_only,
+            reserved: volume.lock == VolumeLock::PersistentReservation,
+        })
+    };
+    record.spec.volumes.iter().map(one).collect()
 }
 
 /// The devices of its claim, as the hypervisor takes them.

@@ -3,6 +3,7 @@
 
 mod placement;
 mod recovery;
+mod volume;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
@@ -15,6 +16,7 @@ use model::vm::{BUILD_TIMEOUT_MS, ObservedState, OnNoHost, TaskState, VmStatus, 
 
 pub use self::placement::*;
 pub use self::recovery::*;
+pub use self::volume::*;
 
 /// The year 9999's end: RFC 3339 knows no later moment.
 const LATEST_MS: u64 = 253_402_300_799_999;
@@ -58,6 +60,7 @@ pub fn vm(state: &State, vm: &model::vm::Vm) -> api::Vm {
         image: image_ref(state, vm.spec.image),
         kernel: vm.spec.kernel.map(|kernel| image_ref(state, kernel)),
         cmdline: vm.spec.cmdline.clone(),
+        volumes: volume_names(state, &vm.spec.volumes),
         requested_node: vm.spec.node.map(|node| node_name(state, node)),
         on_no_host: match vm.spec.on_no_host {
             OnNoHost::Queue => api::vm::OnNoHost::Queue,

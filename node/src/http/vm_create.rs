@@ -78,7 +78,7 @@ async fn admit(
 /// Every name or id of a record in the body.
 fn named(body: &CreateVm) -> impl Iterator<Item = &str> {
     let one = [&body.kernel, &body.node, &body.group].into_iter().flatten();
-    let many = body.different_host.iter().chain(&body.same_host);
+    let many = body.different_host.iter().chain(&body.same_host).chain(&body.volumes);
     [&body.flavor, &body.image].into_iter().chain(one).chain(many).map(String::as_str)
 }
 
@@ -117,6 +117,7 @@ fn check(body: &CreateVm) -> Result<()> {
         ("tolerations", body.tolerations.len()),
         ("different_host", body.different_host.len()),
         ("same_host", body.same_host.len()),
+        ("volumes", body.volumes.len()),
     ] {
         limits::count(field, length)?;
     }
@@ -153,6 +154,10 @@ fn template(state: &Model, id: VmId, name: &str, body: &CreateVm) -> Result<comm
             .map(|node| node.id)
             .ok_or_else(|| Failure::unknown_reference("node", Kind::Node, name))
     };
+    let volume = |name: &String| {
+        let volume = state.find_volume(PROJECT, name).map(|volume| volume.id);
+        volume.ok_or_else(|| Failure::unknown_reference("volumes", Kind::Volume, name))
+    };
     Ok(command::CreateVm {
         id,
         name: name.to_owned(),
@@ -169,7 +174,7 @@ fn template(state: &Model, id: VmId, name: &str, body: &CreateVm) -> Result<comm
         },
         scheduling: scheduling(state, body)?,
         admitted: None,
-        volumes: Vec::new(),
+        volumes: body.volumes.iter().map(volume).collect::<Result<_>>()?,
     })
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::settings::VmmUser;
-use crate::hypervisor::{Boot, DiskFormat, PciAddress, StartSpec, VcpuAffinity};
+use crate::hypervisor::{Boot, DiskFormat, PciAddress, SharedVolume, StartSpec, VcpuAffinity};
 
 /// More than any Cloud Hypervisor takes.
 const MAX_VCPUS: u32 = 254;
@@ -80,6 +80,41 @@ struct Disk {
     /// Always sent: an untyped raw disk has its sector-0 writes blocked.
     image_type: String,
     id: String,
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    readonly: bool,
+    /// Past the host's page cache.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    direct: bool,
+    /// What the guest tells disks apart by (`/dev/disk/by-id/virtio-…`).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    serial: Option<String>,
+}
+
+/// Bytes of a virtio disk's serial number.
+const SERIAL_MAX: usize = 20;
+
+impl Disk {
+    fn root(dir: &Path, image_type: &str) -> Self {
+        Self {
+            path: dir.join("root.img"),
+            image_type: image_type.to_owned(),
+            id: "root".to_owned(),
+            readonly: false,
+            direct: false,
+            serial: None,
+        }
+    }
+
+    fn shared((number, volume): (usize, &SharedVolume)) -> Self {
+        Self {
+            path: volume.path.clone(),
+            image_type: "Raw".to_owned(),
+            id: format!("volume-{number}"),
+            readonly: volume.read_only,
+            direct: volume.is_direct(),
+            serial: Some(volume.name.chars().take(SERIAL_MAX).collect()),
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -118,11 +153,8 @@ pub fn vm_config(spec: &StartSpec, dir: &Path, kernel: Option<&Path>, firmware: 
         Boot::Disk { format: DiskFormat::Raw, .. } => Some("Raw"),
         Boot::Disk { format: DiskFormat::Qcow2, .. } => Some("Qcow2"),
     };
-    let disk = disk_type.map(|image_type| Disk {
-        path: dir.join("root.img"),
-        image_type: image_type.to_owned(),
-        id: "root".to_owned(),
-    });
+    let root = disk_type.map(|image_type| Disk::root(dir, image_type));
+    let volumes = spec.volumes.iter().enumerate().map(Disk::shared);
     let mut landlock_rules = vec![LandlockRule { path: dir.to_owned(), access: "rw".to_owned() }];
     landlock_rules
         .extend(firmware.map(|path| LandlockRule { path: path.to_owned(), access: "r".to_owned() }));
@@ -138,7 +170,7 @@ pub fn vm_config(spec: &StartSpec, dir: &Path, kernel: Option<&Path>, firmware: 
             firmware: firmware.map(Path::to_owned),
             cmdline: spec.cmdline.clone().filter(|_| kernel.is_some()),
         },
-        disks: disk.into_iter().collect(),
+        disks: root.into_iter().chain(volumes).collect(),
         devices: spec.pci_devices.iter().map(device).collect(),
         rng: Rng { src: "/dev/urandom".into() },
         serial: Console { mode: "Tty".to_owned() },
@@ -171,11 +203,28 @@ pub fn validate(spec: &StartSpec) -> Result<(), String> {
         }
     }
     validate_affinity(spec)?;
+    validate_volumes(spec)?;
     let mut devices = BTreeSet::new();
     match spec.pci_devices.iter().find(|device| !devices.insert(**device)) {
         Some(twice) => Err(format!("pci_devices names {twice} twice")),
         None => Ok(()),
     }
+}
+
+fn validate_volumes(spec: &StartSpec) -> Result<(), String> {
+    let mut paths = BTreeSet::new();
+    for SharedVolume { name, path, read_only, reserved } in &spec.volumes {
+        if !path.is_absolute() {
+            return Err(format!("volumes: the path of `{name}` is not absolute"));
+        }
+        if !paths.insert(path) {
+            return Err(format!("volumes: {} is there twice", path.display()));
+        }
+        if *read_only && *reserved {
+            return Err(format!("volumes: `{name}` is read-only and has a writer's lock"));
+        }
+    }
+    Ok(())
 }
 
 fn validate_affinity(spec: &StartSpec) -> Result<(), String> {
@@ -214,6 +263,7 @@ mod tests {
             lease: None,
             cpu_affinity: Vec::new(),
             pci_devices: Vec::new(),
+            volumes: Vec::new(),
             cluster: None,
             start_order: 0,
             again: false,
@@ -268,6 +318,36 @@ mod tests {
         assert_eq!(json["landlock_rules"][1], serde_json::json!({"path": "/dev/vfio", "access": "rw"}));
     }
 
+    fn volume(path: &str) -> SharedVolume {
+        SharedVolume { name: "data".into(), path: path.into(), read_only: false, reserved: false }
+    }
+
+    #[test]
+    fn volumes_come_after_the_root_disk_and_disks_past_the_page_cache() {
+        let volumes = vec![
+            SharedVolume { reserved: true, ..volume("/dev/disk/by-id/scsi-1") },
+            SharedVolume {
+                read_only: true,
+                name: "a-name-of-more-than-20".into(),
+                ..volume("/srv/tools.img")
+            },
+        ];
+        let boot = Boot::Disk { source: "/images/d".into(), format: DiskFormat::Raw, kernel: None };
+        let spec = StartSpec { volumes, ..spec(boot) };
+        assert_eq!(validate(&spec), Ok(()));
+        let config = vm_config(&spec, Path::new("/vms/a"), None, Some(Path::new("/fw")));
+        assert_eq!(
+            serde_json::to_value(config).expect("json")["disks"],
+            serde_json::json!([
+                {"path": "/vms/a/root.img", "image_type": "Raw", "id": "root"},
+                {"path": "/dev/disk/by-id/scsi-1", "image_type": "Raw", "id": "volume-0", "direct": true,
+                 "serial": "data"},
+                {"path": "/srv/tools.img", "image_type": "Raw", "id": "volume-1", "readonly": true,
+                 "serial": "a-name-of-more-than-"},
+            ])
+        );
+    }
+
     #[test]
     fn absurd_sizes_are_refused_by_field() {
         let good = spec(Boot::Kernel { kernel: "/k".into() });
@@ -285,6 +365,8 @@ mod tests {
             (StartSpec { cpu_affinity: vec![bind(2, &[0])], ..good.clone() }, "cpu_affinity"),
             (StartSpec { cpu_affinity: vec![bind(0, &[])], ..good.clone() }, "cpu_affinity"),
             (StartSpec { cpu_affinity: vec![bind(0, &[0]), bind(0, &[1])], ..good.clone() }, "cpu_affinity"),
+            (StartSpec { volumes: vec![volume("sdb")], ..good.clone() }, "volumes"),
+            (StartSpec { volumes: vec![volume("/dev/sdb"), volume("/dev/sdb")], ..good.clone() }, "volumes"),
             (StartSpec { pci_devices: vec![device, device], ..good }, "pci_devices"),
         ];
         for (bad, field) in cases {

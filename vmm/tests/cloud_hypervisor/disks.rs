@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use holm_model::vm::StopMode;
 use holm_vmm::Hypervisor;
 use holm_vmm::cloud_hypervisor::VmmUser;
-use holm_vmm::hypervisor::{Boot, DiskFormat, Error, ExitCause, InstanceState, StartSpec};
+use holm_vmm::hypervisor::{Boot, DiskFormat, Error, ExitCause, InstanceState, SharedVolume, StartSpec};
 use holm_vmm::test_guest::Variant;
 use tokio::io::AsyncWriteExt;
 
@@ -177,4 +177,34 @@ async fn a_vmm_runs_as_its_own_user_without_privileges() {
     assert!(status.contains("CapEff:\t0000000000000000"), "{status}");
     assert!(status.contains("NoNewPrivs:\t1"), "{status}");
     rig.driver.stop(spec.vm, StopMode::Force).await.expect("stopped");
+}
+
+#[tokio::test]
+async fn shared_volumes_are_opened_and_one_that_cannot_be_is_told_by_name() {
+    let Some(rig) = Rig::real("shared volumes").await else { return };
+    let volume = |name: &str, read_only, reserved| SharedVolume {
+        name: name.to_owned(),
+        path: rig.path().join(name),
+        read_only,
+        reserved,
+    };
+    for name in ["data", "tools"] {
+        let file = std::fs::File::create(rig.path().join(name)).expect("file");
+        file.set_len(1 << 20).expect("size");
+    }
+    let with = |volumes| StartSpec { vm: random_vm(), volumes, ..rig.spec(Variant::Banner) };
+    let (data, tools) = (volume("data", false, false), volume("tools", true, false));
+    boots(&rig, &with(vec![data, tools])).await;
+    for (volumes, words) in [
+        (vec![volume("none", false, false)], "volume `none`: there is no"),
+        (
+            vec![volume("data", false, true)],
+            "is a file: `lock: persistent-reservation` needs a whole SCSI disk",
+        ),
+    ] {
+        let spec = with(volumes);
+        let error = rig.driver.start(spec.clone()).await.expect_err("refused");
+        assert!(matches!(&error, Error::BuildFailed(reason) if reason.contains(words)), "{error}");
+        rig.assert_no_leak(spec.vm);
+    }
 }

@@ -143,6 +143,7 @@ impl Rig {
             lease: None,
             cpu_affinity: Vec::new(),
             pci_devices: Vec::new(),
+            volumes: Vec::new(),
             cluster: None,
             start_order: 0,
             again: false,

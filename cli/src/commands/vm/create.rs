@@ -68,6 +68,7 @@ fn request(typed: Create) -> Result<CreateVm, Error> {
         near: scheduling.near,
         priority: scheduling.priority,
         preemptible: scheduling.preemptible,
+        volumes: typed.volumes,
         count: typed.count,
         atomic: typed.atomic.then_some(true),
     })

@@ -58,6 +58,7 @@ pub fn building() -> Vm {
         image: ImageRef { id: id(3), name: "debian-13".into() },
         kernel: None,
         cmdline: None,
+        volumes: vec!["data".into()],
         requested_node: None,
         on_no_host: OnNoHost::Queue,
         availability: Availability::Pinned,

@@ -67,6 +67,7 @@ impl Record for Vm {
             field("Image", &self.image.name),
             optional("Kernel", self.kernel.as_ref().map(|kernel| &kernel.name)),
             optional("Command line", self.cmdline.as_ref()),
+            field("Volumes", self.volumes.join(", ")),
             optional("Only on", self.requested_node.as_ref()),
             optional("Zone", asked.availability_zone.as_ref()),
             field("Selectors", joined(&asked.node_selector)),
