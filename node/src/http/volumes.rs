@@ -3,13 +3,13 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use holm_api::{CreateVolume, Deleted, List, ListQuery, ReadQuery, Volume};
+use holm_model::project::DEFAULT;
 use holm_model::reply::{Kind, Outcome};
 use holm_model::{Command, State as Model, VolumeId, command, limits, volume};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
-use super::PROJECT;
 use super::answer::Answer;
 use super::convert;
 use super::extract::{Change, Named, NoBody, Query};
@@ -56,7 +56,7 @@ async fn list(State(app): State<Shared>, Query(query): Query<ListQuery>) -> Resu
     let page = Page::<VolumeId>::new(query.limit, query.marker.as_deref())?;
     let snapshot = Snapshot::take(&app.raft, query.consistency).await?;
     let state = snapshot.state();
-    let rest = state.volumes.range(page.start()).filter(|(_, volume)| volume.project == PROJECT);
+    let rest = state.volumes.range(page.start()).filter(|(_, volume)| volume.project == DEFAULT);
     let list = page.cut(state.revision, rest, |volume| convert::volume(state, volume));
     Ok(Answer::read(&snapshot, list))
 }
@@ -97,7 +97,7 @@ async fn delete(
 }
 
 fn find<'a>(state: &'a Model, name: &str) -> Result<&'a volume::Volume> {
-    state.find_volume(PROJECT, name).ok_or_else(|| Failure::not_found(Kind::Volume, name))
+    state.find_volume(DEFAULT, name).ok_or_else(|| Failure::not_found(Kind::Volume, name))
 }
 
 fn subject(accepted: &Accepted) -> Result<VolumeId> {
