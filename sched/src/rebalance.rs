@@ -233,7 +233,7 @@ impl<'a> Picture<'a> {
         self.hosts[from].without(vm);
         self.hosts[to].claim(&claim.resources);
         self.hosts[to].take_parts(vm);
-        self.placed.insert(vm.id, self.hosts[to].id());
+        self.placed.insert(vm.id, Some(self.hosts[to].id()));
         Some(claim.node)
     }
 }

@@ -11,8 +11,8 @@ use holm_model::{NodeId, Resources, State, VmId};
 
 use crate::host::Wanted;
 
-/// Hosts given to VMs earlier in the same batch.
-pub type Placed = BTreeMap<VmId, NodeId>;
+/// Hosts given to VMs earlier in the same batch; none for those that are to leave theirs.
+pub type Placed = BTreeMap<VmId, Option<NodeId>>;
 
 /// What filters and weighers know of a VM. They may read the VM's `project`, `spec` and `excluded`, nothing
 /// else of its record: VMs equal in these share their verdicts within a batch (see
@@ -155,5 +155,5 @@ pub fn same_shape(one: &Vm, other: &Vm) -> bool {
 
 fn node_of(state: &State, placed: &Placed, vm: &VmId) -> Option<NodeId> {
     let recorded = || state.vms.get(vm)?.claim.as_ref().map(|claim| claim.node);
-    placed.get(vm).copied().or_else(recorded)
+    placed.get(vm).copied().unwrap_or_else(recorded)
 }

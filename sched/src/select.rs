@@ -80,6 +80,13 @@ impl<'a> Batch<'a> {
         Some(chosen)
     }
 
+    /// From here on `vms` are on no host, as far as others look for them: they leave theirs, and what they claim there
+    /// is free only when they have.
+    pub fn leave(&mut self, vms: impl IntoIterator<Item = VmId>) {
+        self.placed.extend(vms.into_iter().map(|vm| (vm, None)));
+        self.shapes.clear();
+    }
+
     /// Why each host refuses `vm` as things stand in the batch; empty for hosts that fit.
     pub fn refusals(&self, vm: &'a Vm) -> Vec<HostReason> {
         let request = self.request(vm);
@@ -127,7 +134,7 @@ impl<'a> Batch<'a> {
         let node = self.hosts[host].id();
         self.hosts[host].claim(&self.shapes[0].request.claim);
         self.hosts[host].take_parts(vm);
-        self.placed.insert(vm.id, node);
+        self.placed.insert(vm.id, Some(node));
         self.changes.push(host);
         if let Some(id) = vm.spec.scheduling.group {
             for shape in &mut self.shapes {

@@ -1,21 +1,24 @@
 //! Empties nodes that are being drained. Failover VMs leave a few at a time, each only while placement finds a
-//! host for it now; one that fits nowhere stays and runs on. Pinned VMs are stopped, those that start last
+//! host for it now; one that fits nowhere stays and runs on. A group that is kept on one host leaves it as a whole, or
+//! not at all. Pinned VMs are stopped, those that start last
 //! first, or kept, as the drain says. Nothing is remembered: the records say what is under way, so a drain
 //! goes on under the next leader, and a cancelled one simply ends.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use holm_model::command::{Command, StopForDrain, VacateVms};
+use holm_model::group::{GroupPolicy, ServerGroup};
 use holm_model::node::{Drain as Request, DrainPinned, Node};
 use holm_model::vm::{Availability, HostReason, ObservedState, StopMode, Vm, VmStatus, WantPower};
-use holm_model::{NodeId, State};
+use holm_model::{GroupId, NodeId, State, VmId};
 
 use super::placement::doubtful;
 use crate::controller::{Controller, Facts};
 use crate::policy::Policy;
 use crate::queue;
 use crate::select::Batch;
+use crate::shape::Chosen;
 
 /// VMs of one node that leave at the same time: each writes its disk anew somewhere.
 pub const MOVES_AT_ONCE: usize = 4;
@@ -68,10 +71,7 @@ impl Controller for Drain {
         let mut commands = Vec::new();
         for (node, request) in draining {
             let of_node: Vec<_> = outlook.left.iter().filter(|left| left.node == node.id).collect();
-            let moving = of_node.iter().filter(|left| left.next == Next::Leaving).count();
-            let moves = of_node.iter().filter(|left| matches!(left.next, Next::Moves { .. }));
-            let vms: Vec<_> =
-                moves.take(MOVES_AT_ONCE.saturating_sub(moving)).map(|left| left.vm.id).collect();
+            let vms = due_to_move(state, &of_node);
             if !vms.is_empty() {
                 commands.push(Command::VacateVms(VacateVms {
                     leadership: leadership.revision,
@@ -94,6 +94,7 @@ impl Controller for Drain {
 pub struct Outlook<'a> {
     /// In the order in which they go.
     pub left: Vec<Left<'a>>,
+    state: &'a State,
     batch: Batch<'a>,
 }
 
@@ -101,6 +102,8 @@ impl<'a> Outlook<'a> {
     /// Those that wait for a host, and those that leave one already, are given their room first.
     pub fn new(state: &'a State, policy: &'a Policy, withheld: &BTreeSet<NodeId>) -> Self {
         let mut batch = queue::run(state, policy, withheld).batch;
+        let groups = leaving_groups(state);
+        batch.leave(groups.values().flatten().map(|vm| vm.id));
         for vm in state.vms.values().filter(|vm| vm.claim.is_some() && vm.recovery.vacate.is_some()) {
             batch.place(vm);
         }
@@ -112,17 +115,109 @@ impl<'a> Outlook<'a> {
             let of = &vm.spec;
             (Reverse(of.scheduling.priority), Reverse(of.policies.start_order), vm.created_at, vm.id)
         });
+        let mut known = BTreeMap::new();
         let left = vms.into_iter().map(|(vm, node, request)| {
-            let next = next(&mut batch, vm, request);
+            let group = vm.spec.scheduling.group.and_then(|group| groups.get(&group));
+            let next = match known.remove(&vm.id) {
+                Some(next) => next,
+                None if group.is_some() && vm.recovery.vacate.is_none() => {
+                    let group = group.into_iter().flatten().copied();
+                    known.extend(move_together(&mut batch, group.filter(|vm| vm.recovery.vacate.is_none())));
+                    known.remove(&vm.id).unwrap_or(Next::Stuck)
+                }
+                None => next(&mut batch, vm, request),
+            };
             Left { vm, node, next }
         });
-        Self { left: left.collect(), batch }
+        Self { left: left.collect(), state, batch }
     }
 
     /// Why each host refuses a VM that is stuck.
     pub fn refusals(&self, left: &Left<'a>) -> Vec<HostReason> {
-        self.batch.refusals(left.vm)
+        let mut refusals = self.batch.refusals(left.vm);
+        if let Some(message) = held_back(self.state, left) {
+            let of_node = refusals.iter_mut().find(|refusal| refusal.node == left.node);
+            let by = "ServerGroup".to_owned();
+            match of_node {
+                Some(refusal) => (refusal.by, refusal.message) = (by, message),
+                None => refusals.push(HostReason { node: left.node, by, message }),
+            }
+        }
+        refusals
     }
+}
+
+/// Those of `group` that have not left, each with its host if there is room for all, one after another.
+fn move_together<'a>(batch: &mut Batch<'a>, group: impl Iterator<Item = &'a Vm>) -> BTreeMap<VmId, Next> {
+    let placed: Vec<_> = group.map(|vm| (vm.id, batch.place(vm))).collect();
+    // Room that some would have had is not given back: seldom, and the next look begins anew.
+    let all = placed.iter().all(|(_, chosen)| chosen.is_some());
+    let next = |chosen: Option<Chosen>| match chosen.filter(|_| all) {
+        Some(chosen) => Next::Moves { to: chosen.node },
+        None => Next::Stuck,
+    };
+    placed.into_iter().map(|(vm, chosen)| (vm, next(chosen))).collect()
+}
+
+/// The members with a host of each group that must be on one host and leaves it: all of them do.
+fn leaving_groups(state: &State) -> BTreeMap<GroupId, Vec<&Vm>> {
+    let kept_together = state.groups.values().filter(|group| group.policy == GroupPolicy::Affinity);
+    let leaving = kept_together.filter_map(|group| {
+        let members: Vec<_> = with_host(state, group).collect();
+        (!members.is_empty() && members.iter().all(|vm| goes(state, vm))).then_some((group.id, members))
+    });
+    leaving.collect()
+}
+
+fn with_host<'a>(state: &'a State, group: &ServerGroup) -> impl Iterator<Item = &'a Vm> {
+    let members = state.group_members.get(&group.id).into_iter().flatten();
+    members.filter_map(|id| state.vms.get(id)).filter(|vm| vm.claim.is_some())
+}
+
+/// Whether it is on its way from its host, or may leave one that is being drained.
+fn goes(state: &State, vm: &Vm) -> bool {
+    let drained = |node: NodeId| state.nodes.get(&node).is_some_and(|node| node.drain.is_some());
+    let may_leave = leaves(vm) && vm.power.want == WantPower::On;
+    vm.recovery.vacate.is_some() || (may_leave && vm.claim.as_ref().is_some_and(|claim| drained(claim.node)))
+}
+
+/// Who keeps a VM that could leave, in words.
+fn held_back(state: &State, left: &Left<'_>) -> Option<String> {
+    let group = state.groups.get(&left.vm.spec.scheduling.group?)?;
+    let stay: Vec<&str> = with_host(state, group)
+        .filter(|member| member.id != left.vm.id && !goes(state, member))
+        .map(|member| member.name.as_str())
+        .collect();
+    if group.policy != GroupPolicy::Affinity || stay.is_empty() {
+        return None;
+    }
+    let (group, stay) = (&group.name, stay.join(", "));
+    Some(format!(
+        "group `{group}` stays on one host, and {stay} cannot leave: `holm vm set NAME --availability failover` \
+         lets a VM leave, a VM that is off must be started or deleted"
+    ))
+}
+
+/// As many as may leave at once, and with each the rest of its group.
+fn due_to_move(state: &State, of_node: &[&Left<'_>]) -> Vec<VmId> {
+    let moving = of_node.iter().filter(|left| left.next == Next::Leaving).count();
+    let moves: Vec<_> = of_node.iter().filter(|left| matches!(left.next, Next::Moves { .. })).collect();
+    let together = |one: &Vm, other: &Vm| {
+        let group = one.spec.scheduling.group.filter(|group| other.spec.scheduling.group == Some(*group));
+        let group = group.and_then(|group| state.groups.get(&group));
+        one.id == other.id || group.is_some_and(|group| group.policy == GroupPolicy::Affinity)
+    };
+    let mut due = Vec::new();
+    for left in &moves {
+        if due.contains(&left.vm.id) {
+            continue;
+        }
+        if moving + due.len() >= MOVES_AT_ONCE {
+            break;
+        }
+        due.extend(moves.iter().filter(|other| together(left.vm, other.vm)).map(|other| other.vm.id));
+    }
+    due
 }
 
 fn draining(state: &State) -> impl Iterator<Item = (&Node, Request)> {

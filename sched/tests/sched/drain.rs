@@ -1,6 +1,9 @@
 //! Drains: who leaves, who stops in which order, who stays, and that it comes to rest.
 
-use holm_model::command::{Command, ReleaseCause, SetNodeDrain};
+use std::collections::BTreeSet;
+
+use holm_model::command::{Command, ReleaseCause, SetNodeDrain, SetVmPolicies};
+use holm_model::group::GroupPolicy;
 use holm_model::node::DrainPinned;
 use holm_model::vm::{Availability, DiskLoss, ObservedState, StopMode, VmStatus, WantPower};
 use holm_model::{NodeId, VmId};
@@ -197,4 +200,80 @@ fn a_cancelled_drain_asks_for_nothing_more_and_one_of_a_node_that_is_down_waits(
     cluster.carry_out(commands);
     cluster.done(Command::SetNodeDrain(SetNodeDrain { node: NodeId(1), drain: None, expected: None }));
     assert_eq!(decide(&cluster), []);
+}
+
+/// Running failover VMs of a group that is kept on one host, on node 1.
+fn group_on_first(cluster: &mut Cluster, count: usize) -> Vec<VmId> {
+    let group = cluster.group(1, GroupPolicy::Affinity, None);
+    let others: Vec<u64> = cluster.state.nodes.keys().map(|node| node.0).filter(|node| *node != 1).collect();
+    others.iter().for_each(|node| cluster.cordon(*node, "not yet"));
+    let vms: Vec<_> = (0..count)
+        .map(|_| {
+            let vm = cluster.create(SMALL_VM, |vm| {
+                vm.availability = Availability::Failover;
+                vm.policies.disk_loss = DiskLoss::Recreate;
+                vm.scheduling.group = Some(group);
+            });
+            assert_eq!(cluster.placed_on(vm), Some(1));
+            cluster.run(vm);
+            vm
+        })
+        .collect();
+    others.into_iter().for_each(|node| cluster.uncordon(node));
+    vms
+}
+
+#[test]
+fn a_group_that_is_kept_on_one_host_leaves_it_as_a_whole_and_is_together_again_elsewhere() {
+    let mut cluster = Cluster::of(&[MEDIUM; 3]);
+    let vms = group_on_first(&mut cluster, MOVES_AT_ONCE + 1);
+    cluster.drain(1, DrainPinned::Keep);
+    let commands = decide(&cluster);
+    assert_eq!(leaving(&commands), vms, "more than may else leave at once");
+    cluster.carry_out(commands);
+    assert!(next(&cluster).iter().all(|(_, next)| *next == Next::Leaving), "{:?}", next(&cluster));
+    for vm in &vms {
+        assert_eq!(cluster.record(*vm).claim.as_ref().map(|claim| claim.node), Some(NodeId(1)));
+        cluster.release(*vm, ReleaseCause::Vacated);
+    }
+    let to: BTreeSet<_> = vms.iter().map(|vm| cluster.placed_on(*vm)).collect();
+    assert_eq!(to.len(), 1, "{to:?}");
+    assert!(!to.contains(&Some(1)) && !to.contains(&None), "{to:?}");
+    assert_eq!((decide(&cluster), next(&cluster)), (vec![], vec![]));
+}
+
+#[test]
+fn a_group_of_which_one_cannot_leave_stays_and_says_who_keeps_it() {
+    let mut cluster = Cluster::of(&[MEDIUM; 3]);
+    let vms = group_on_first(&mut cluster, 2);
+    let keeper = vms[1];
+    let pinned = SetVmPolicies {
+        vm: keeper,
+        availability: Some(Availability::Pinned),
+        disk_loss: None,
+        restart_policy: None,
+        start_order: None,
+        start_delay_s: None,
+        expected: None,
+    };
+    cluster.done(Command::SetVmPolicies(pinned));
+    cluster.drain(1, DrainPinned::Keep);
+    assert_eq!(decide(&cluster), []);
+    assert_eq!(next(&cluster)[0], (vms[0], Next::Stuck));
+    let policy = Policy::of(&cluster.state.scheduler);
+    let outlook = Outlook::new(&cluster.state, &policy, &Default::default());
+    let refusals = outlook.refusals(&outlook.left[0]);
+    let told = refusals.iter().find(|refusal| refusal.node == NodeId(1)).expect("the drained node tells");
+    let name = &cluster.record(keeper).name;
+    assert!(told.message.contains(name) && told.message.contains("--availability failover"), "{told:?}");
+}
+
+#[test]
+fn a_group_for_which_no_host_has_room_stays_as_a_whole() {
+    let two = HostSize { vcpus: 2, memory_mib: 8192, disk_gib: 100 };
+    let mut cluster = Cluster::of(&[MEDIUM, two, two]);
+    let vms = group_on_first(&mut cluster, 3);
+    cluster.drain(1, DrainPinned::Keep);
+    assert_eq!(decide(&cluster), []);
+    assert!(next(&cluster).iter().all(|(vm, next)| vms.contains(vm) && *next == Next::Stuck));
 }
