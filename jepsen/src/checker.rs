@@ -4,6 +4,7 @@
 pub mod acknowledged;
 pub mod capacity;
 pub mod claims;
+pub mod epochs;
 pub mod events;
 pub mod failover;
 pub mod faults;
@@ -19,8 +20,10 @@ pub mod replicas;
 pub mod serializable;
 pub mod settled;
 pub mod spared;
+pub mod states;
 #[cfg(test)]
 mod testing;
+pub mod unique;
 pub mod vacuity;
 pub mod whole;
 

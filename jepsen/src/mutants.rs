@@ -31,21 +31,24 @@ struct Mutant {
     rounds: u64,
     nodes: usize,
     hypervisor: Hypervisor,
+    /// False: nothing is broken in the program, but what is assumed of its host.
+    is_planted: bool,
 }
 
 const fn mutant(name: &'static str, what: &'static str, test: Test, nemesis: Nemesis, rounds: u64) -> Mutant {
     let hypervisor = Hypervisor::Simulated;
-    Mutant { name, with: &[], what, test, nemesis: Some(nemesis), rounds, nodes: 3, hypervisor }
+    let (with, nemesis) = (&[], Some(nemesis));
+    Mutant { name, with, what, test, nemesis, rounds, nodes: 3, hypervisor, is_planted: true }
 }
 
 const SNAPSHOTS: &[&str] = &["snapshot-often"];
 
 fn all() -> Vec<Mutant> {
     use Nemesis::{
-        ClockJump, Kill, LeaderRestart, LeaseKill, LeasePartition, LeasePartitionPower, PartitionLeader,
-        Pause, PowerAll,
+        ClockJump, ClockRatesBeyond, Kill, LeaderRestart, LeaseFlap, LeaseKill, LeasePartition,
+        LeasePartitionPower, PartitionLeader, Pause, PowerAll,
     };
-    use Test::{Append, LaggingHost, Limits, Register, StaleRead, VmLifecycle, Wiped};
+    use Test::{Append, GivenBack, LaggingHost, Limits, Register, StaleRead, VmLifecycle, Wiped};
     let real = |of: Mutant| Mutant { hypervisor: Hypervisor::CloudHypervisor, ..of };
     let snapshots = |of: Mutant| Mutant { with: SNAPSHOTS, ..of };
     let failover = |name, what, nemesis| mutant(name, what, Test::Failover, nemesis, 2);
@@ -99,8 +102,27 @@ fn all() -> Vec<Mutant> {
         real(failover("down-is-fenced", "placed elsewhere without a committed fence", LeasePartition)),
         real(failover("shim-ignores-lease", "the lease is kept by the daemon, not by the shim", LeaseKill)),
         real(failover("start-without-lease", "a failover VM starts without a lease", LeasePartitionPower)),
+        real(failover("grant-racing-fence", "a lease is given while its node is being fenced", LeaseFlap)),
+        real(own(mutant(
+            "mark-after-proposal",
+            "given back first, marked released later",
+            GivenBack,
+            Kill,
+            2,
+        ))),
+        real(mutant(
+            "wrong-epoch",
+            "a VM starts at an epoch that nothing was placed at",
+            VmLifecycle,
+            Kill,
+            1,
+        )),
         real(own(mutant("trust-lagging-replica", "a host obeys a replica that lags", LaggingHost, Kill, 6))),
         real(mutant("restart-touches-vms", "a daemon begins with ending what runs", VmLifecycle, Kill, 5)),
+        real(Mutant {
+            is_planted: false,
+            ..failover("clock-rates-beyond", "clocks further apart than is assumed", ClockRatesBeyond)
+        }),
     ]
 }
 
@@ -160,7 +182,7 @@ async fn one(mutant: &Mutant, seed: u64, store: &Path) -> Found {
             seed: seed + attempt,
             nodes: mutant.nodes,
             hypervisor: mutant.hypervisor,
-            plant: Some([&[mutant.name], mutant.with].concat().join(",")),
+            plant: mutant.is_planted.then(|| [&[mutant.name], mutant.with].concat().join(",")),
             store: store.to_owned(),
         };
         let extent = Extent::Rounds(mutant.rounds);

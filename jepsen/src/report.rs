@@ -2,7 +2,9 @@
 
 mod charts;
 pub mod edn;
+mod moves;
 mod page;
+mod rules;
 mod series;
 pub mod serve;
 mod svg;

@@ -6,6 +6,7 @@ mod again;
 mod append;
 mod catch_up;
 mod failover;
+mod given_back;
 mod lagging_host;
 mod limits;
 mod measure;
@@ -31,6 +32,7 @@ pub use self::parameters::Parameters;
 pub use self::stored::check;
 pub use self::test::Test;
 use crate::checker::{Finding, Verdict};
+use crate::harness::client::Endpoint;
 use crate::harness::{Cluster, Hypervisor, Setup};
 use crate::history::Journal;
 use crate::nemesis::trouble::{self, Nature};
@@ -115,6 +117,7 @@ pub async fn run_under(test: Test, options: &Options, trouble: Option<Trouble>) 
         hypervisor: options.hypervisor,
         search_path: None,
         plant: options.plant.clone().or(sets_clocks.then(String::new)),
+        clock_ppm: trouble.map_or(Vec::new(), |trouble| rates(trouble.nemesis, options.nodes)),
     };
     let start = async {
         if parameters.isolated { Cluster::start_isolated(&setup).await } else { Cluster::start(&setup).await }
@@ -150,6 +153,10 @@ pub async fn run_under(test: Test, options: &Options, trouble: Option<Trouble>) 
     Ok(report)
 }
 
+fn rates(nemesis: Nemesis, nodes: usize) -> Vec<i64> {
+    (0..nodes).map(|at| nemesis.clock_ppm(at)).collect()
+}
+
 /// It did not come back from a fault, or did not answer afterwards.
 fn did_not_heal(error: &anyhow::Error) -> Judged {
     let why = format!("{error:#}");
@@ -171,6 +178,7 @@ async fn gather(test: Test, context: &mut Running) -> Result<serde_json::Value> 
         Test::Limits => serde_json::to_value(limits::run(context).await?),
         Test::Failover => serde_json::to_value(failover::run(context).await?),
         Test::LaggingHost => serde_json::to_value(lagging_host::run(context).await?),
+        Test::GivenBack => serde_json::to_value(given_back::run(context).await?),
         Test::CatchUp => serde_json::to_value(catch_up::run(context).await?),
         Test::Wiped => serde_json::to_value(wiped::run(context).await?),
     };
@@ -193,9 +201,15 @@ enum OwnFaults {
 
 impl Running {
     fn targets(&self) -> Vec<Target> {
+        let over_the_network = self.trouble.is_some_and(|trouble| trouble.nemesis.moves_clients());
+        let clients = self.cluster.network.as_ref().filter(|_| over_the_network);
+        let clients = clients.map(|network| &*Box::leak(network.path(network.clients()).into_boxed_path()));
         let target = |daemon: &crate::harness::Daemon| Target {
             node: daemon.name.clone(),
-            address: daemon.endpoint(),
+            address: match clients {
+                Some(namespace) => Endpoint::From(namespace, daemon.addresses.api),
+                None => daemon.endpoint(),
+            },
         };
         self.cluster.daemons.iter().map(target).collect()
     }

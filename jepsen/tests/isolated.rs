@@ -1,5 +1,5 @@
-//! Nodes with networks and disks of their own: the workloads under some of each kind of fault, and cases that
-//! such runs brought to light. `holm-jepsen matrix` is the long form.
+//! Nodes with networks and disks of their own: one short run, and cases that such runs brought to light.
+//! `holm-jepsen matrix` runs the workloads under each kind of fault.
 
 mod isolation;
 
@@ -18,16 +18,6 @@ const LIMIT: Duration = Duration::from_secs(40);
 #[tokio::test(flavor = "multi_thread")]
 async fn vms_keep_every_promise_while_a_leader_is_cut_off() {
     isolation::run("a_leader_is_cut_off", Test::VmLifecycle, Nemesis::PartitionLeader, 1).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn vms_keep_every_promise_when_all_nodes_lose_power_at_once() {
-    isolation::run("all_nodes_lose_power", Test::VmLifecycle, Nemesis::PowerAll, 2).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn no_read_is_stale_when_a_node_hears_nobody_or_is_heard_by_nobody() {
-    isolation::run("one_way", Test::StaleRead, Nemesis::PartitionOneWay, 1).await;
 }
 
 /// What `holmd init` and `holmd join` wrote was not durable: the node never came back.

@@ -1,13 +1,15 @@
-//! A harness that is killed cannot clean up: the next one does, and an interrupted one does so itself.
+//! A harness that is killed cannot clean up: the next one does, and touches nothing of another that works; one that is
+//! interrupted cleans up itself. Looked at from outside: processes, folders, mounts, loop devices, namespaces, links, rules.
 
 mod isolation;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::Result;
-use holm_jepsen::harness::{process, wait_for};
+use holm_jepsen::harness::{Process, process, wait_for};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -39,6 +41,10 @@ impl Run {
             .collect()
     }
 
+    fn is_running(&mut self) -> Result<bool> {
+        Ok(self.0.try_wait()?.is_none())
+    }
+
     fn end(&mut self, signal: Signal) -> Result<()> {
         kill(Pid::from_raw(i32::try_from(self.0.id())?), signal)?;
         self.0.wait()?;
@@ -54,6 +60,29 @@ impl Drop for Run {
     }
 }
 
+/// What a harness could leave on a host besides processes, one thing a line: what lies below `temp`, the namespaces of
+/// these runs, and whatever is in this host's own network.
+fn traces(temp: &Path, runs: &[&Run]) -> BTreeSet<String> {
+    let said = |program: &str, words: &[&str]| {
+        let output = Command::new(program).args(words).output().map(|output| output.stdout);
+        String::from_utf8_lossy(&output.unwrap_or_default()).into_owned()
+    };
+    let below = |text: String, word: &'static str| {
+        let here = temp.display().to_string();
+        let lines = text.lines().filter(|line| line.contains(&here)).map(|line| format!("{word} {line}"));
+        lines.collect::<Vec<_>>()
+    };
+    let namespaces = runs.iter().flat_map(|run| run.namespaces()).map(|path| path.display().to_string());
+    let links = said("ip", &["-br", "link"]);
+    let links = links.lines().filter_map(|line| Some(format!("link {}", line.split_whitespace().next()?)));
+    let rules = said("nft", &["list", "tables"]);
+    let rules = rules.lines().map(|line| format!("rules {line}"));
+    let folders = folders(temp).into_iter().map(|path| path.display().to_string());
+    let mounts = below(std::fs::read_to_string("/proc/self/mounts").unwrap_or_default(), "mount");
+    let loops = below(said("losetup", &["--list", "--noheadings", "--output", "NAME,BACK-FILE"]), "loop");
+    namespaces.chain(links).chain(rules).chain(folders).chain(mounts).chain(loops).collect()
+}
+
 fn folders(temp: &Path) -> Vec<PathBuf> {
     let all = std::fs::read_dir(temp).into_iter().flatten().flatten();
     all.filter(|entry| entry.file_name().to_string_lossy().starts_with("holm-"))
@@ -61,13 +90,17 @@ fn folders(temp: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-fn mounts(temp: &Path) -> usize {
-    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    mounts
-        .lines()
-        .filter_map(|line| line.split(' ').nth(1))
-        .filter(|at| Path::new(at).starts_with(temp))
-        .count()
+/// The folder that is there and is none of these.
+async fn folder_beside(temp: &Path, others: &[&PathBuf]) -> Result<PathBuf> {
+    wait_for("three daemons", LIMIT, || async {
+        let mine = folders(temp).into_iter().find(|folder| !others.contains(&folder));
+        Ok(mine.filter(|folder| daemons(folder).len() >= 3))
+    })
+    .await
+}
+
+fn daemons(folder: &Path) -> Vec<Process> {
+    process::of_folder(folder)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -77,22 +110,33 @@ async fn what_a_killed_harness_left_is_removed_by_the_next_and_nothing_else() ->
     }
     let temp = tempfile::Builder::new().prefix("hj").tempdir()?;
     let temp = temp.path();
-    let works = || async { Ok((process::of_folder(temp).len() >= 3).then_some(())) };
+    let before = traces(temp, &[]);
     let mut killed = Run::start(temp)?;
-    wait_for("three daemons", LIMIT, works).await?;
+    let left = folder_beside(temp, &[]).await?;
+    let mut other = Run::start(temp)?;
+    let others = folder_beside(temp, &[&left]).await?;
+    assert!(left.exists() && daemons(&left).len() >= 3, "the second left the first alone");
     killed.end(Signal::SIGKILL)?;
-    let left = folders(temp);
-    assert_eq!((left.len(), mounts(temp), killed.namespaces().len()), (1, 3, 4));
+    let count = |what: &str| traces(temp, &[&killed]).iter().filter(|trace| trace.starts_with(what)).count();
+    assert_eq!((left.exists(), killed.namespaces().len()), (true, 5), "a node each, the clients, the switch");
+    assert_eq!((count("mount"), count("loop")), (6, 6));
 
     let mut next = Run::start(temp)?;
-    wait_for("the leftovers to go and the next run to work", LIMIT, || async {
-        let gone = !left[0].exists() && killed.namespaces().is_empty();
-        Ok((gone && mounts(temp) == 3 && next.namespaces().len() == 4).then_some(()))
-    })
-    .await?;
+    let nexts = folder_beside(temp, &[&left, &others]).await?;
+    assert!(
+        !left.exists() && killed.namespaces().is_empty(),
+        "the leftovers are gone before the next run works"
+    );
+    assert_eq!((count("mount"), count("loop")), (6, 6), "the second run's and the third's");
+    assert!(others.exists() && other.is_running()? && other.namespaces().len() == 5, "the second goes on");
+
     next.end(Signal::SIGTERM)?;
-    assert_eq!(folders(temp), Vec::<PathBuf>::new());
-    assert_eq!((mounts(temp), next.namespaces().len()), (0, 0));
+    assert!(!nexts.exists() && next.namespaces().is_empty());
+    assert!(others.exists() && other.is_running()?, "the second still goes on");
+    other.end(Signal::SIGINT)?;
     assert_eq!(process::of_folder(temp), []);
-    Ok(())
+    wait_for("nothing to be left that was not there before", LIMIT, || async {
+        Ok(traces(temp, &[&killed, &other, &next]).is_subset(&before).then_some(()))
+    })
+    .await
 }

@@ -140,7 +140,15 @@ mod tests {
 
     fn life(node: &str, pid: i32, from_s: u64, until_s: u64) -> Lifetime {
         let (from_ns, until_ns) = (from_s * S, until_s * S);
-        Lifetime { vm: Uuid::from_u128(1), node: node.into(), pid, start_ticks: 1, from_ns, until_ns }
+        Lifetime {
+            vm: Uuid::from_u128(1),
+            node: node.into(),
+            pid,
+            start_ticks: 1,
+            epoch: None,
+            from_ns,
+            until_ns,
+        }
     }
 
     fn vm(failover: bool, node: &str) -> [Kept; 1] {

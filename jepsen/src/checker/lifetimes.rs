@@ -88,7 +88,15 @@ mod tests {
     }
 
     fn life(vm: u128, node: &str, pid: i32, from_ns: u64, until_ns: u64) -> Lifetime {
-        Lifetime { vm: Uuid::from_u128(vm), node: node.into(), pid, start_ticks: 1, from_ns, until_ns }
+        Lifetime {
+            vm: Uuid::from_u128(vm),
+            node: node.into(),
+            pid,
+            start_ticks: 1,
+            epoch: None,
+            from_ns,
+            until_ns,
+        }
     }
 
     fn power(node: &str, began_ns: u64) -> Fault {

@@ -3,6 +3,7 @@
 //! refused (nothing changed), or unknown.
 
 use std::fmt;
+use std::fs::File;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
@@ -13,10 +14,12 @@ use hyper::body::Bytes;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
+use nix::sched::{CloneFlags, setns};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 /// A connection on loopback is there within milliseconds, or the daemon is stuck.
@@ -28,6 +31,8 @@ pub enum Endpoint {
     Tcp(SocketAddr),
     /// Kept for ever, as there is one for each daemon: so an endpoint is as easily handed on as an address.
     Unix(&'static Path),
+    /// Over TCP from the network namespace of this file; kept for ever, too.
+    From(&'static Path, SocketAddr),
 }
 
 impl From<SocketAddr> for Endpoint {
@@ -39,7 +44,7 @@ impl From<SocketAddr> for Endpoint {
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Tcp(address) => address.fmt(f),
+            Self::Tcp(address) | Self::From(_, address) => address.fmt(f),
             Self::Unix(_) => f.write_str("localhost"),
         }
     }
@@ -237,8 +242,29 @@ pub(super) async fn open(address: &Endpoint) -> Result<SendRequest<Full<Bytes>>,
             let _ = stream.set_nodelay(true);
             speak(stream).await
         }
+        Endpoint::From(namespace, address) => {
+            let stream = connected(connect_from(namespace, *address)).await?;
+            let _ = stream.set_nodelay(true);
+            speak(stream).await
+        }
         Endpoint::Unix(path) => speak(connected(UnixStream::connect(path)).await?).await,
     }
+}
+
+/// A connection stays in the namespace in which it was made, whichever thread uses it; threads of the pool stay here.
+async fn connect_from(namespace: &'static Path, address: SocketAddr) -> std::io::Result<TcpStream> {
+    let (made, stream) = oneshot::channel();
+    std::thread::spawn(move || {
+        let connect = || -> std::io::Result<_> {
+            setns(File::open(namespace)?, CloneFlags::CLONE_NEWNET)?;
+            let stream = std::net::TcpStream::connect_timeout(&address, CONNECT_LIMIT)?;
+            stream.set_nonblocking(true)?;
+            Ok(stream)
+        };
+        // Nobody waits any more where it took too long.
+        let _ = made.send(connect());
+    });
+    TcpStream::from_std(stream.await.map_err(std::io::Error::other)??)
 }
 
 async fn connected<S>(connect: impl Future<Output = std::io::Result<S>>) -> Result<S, Error> {

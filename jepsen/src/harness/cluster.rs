@@ -32,12 +32,15 @@ pub struct Setup {
     pub search_path: Option<String>,
     /// Bugs the daemons are to have, by name, with a comma between; needs the program that has them.
     pub plant: Option<String>,
+    /// By how many millionths each node's clock goes faster; as it should where nothing is said. Needs that program, too.
+    pub clock_ppm: Vec<i64>,
 }
 
 impl Setup {
     /// `nodes` nodes with the simulated hypervisor.
     pub fn simulated(nodes: usize) -> Self {
-        Self { nodes, hypervisor: Hypervisor::Simulated, search_path: None, plant: None }
+        let (search_path, plant, clock_ppm) = (None, None, Vec::new());
+        Self { nodes, hypervisor: Hypervisor::Simulated, search_path, plant, clock_ppm }
     }
 
     /// `nodes` nodes that boot real guests.
@@ -109,7 +112,10 @@ impl Cluster {
             let name = format!("n{}", at + 1);
             let dir = scratch.path().join(&name);
             let addresses = Addresses::on(network.address(at).into());
-            let daemon = Daemon::new(&name, addresses, &dir, &program, setup)?;
+            let mut daemon = Daemon::new(&name, addresses, &dir, &program, setup)?;
+            if let Some(ppm) = setup.clock_ppm.get(at).filter(|ppm| **ppm != 0) {
+                daemon.run_clock_at(*ppm)?;
+            }
             scratch.disks.push(Disk::new(dir.join("disk.img"), daemon.data_dir())?);
             let place = Place::new(network.namespace(at), daemon.data_dir(), &dir)?;
             daemons.push(daemon.at(place));
@@ -128,6 +134,7 @@ impl Cluster {
         for at in 1..nodes {
             self.wait_ready(at).await?;
         }
+        self.daemons.iter().try_for_each(Daemon::check_clock)?;
         self.wait_whole().await
     }
 

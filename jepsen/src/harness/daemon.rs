@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::{Signal, kill};
+use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 
 use super::address::Addresses;
@@ -47,6 +48,8 @@ pub struct Daemon {
     /// Where its processes run; on this host's own network, without a disk of its own, unless given.
     place: Option<Place>,
     endpoint: Endpoint,
+    /// How fast its clock goes, as its program takes it.
+    clock_rate: Option<String>,
     child: Option<Child>,
 }
 
@@ -65,6 +68,7 @@ impl Daemon {
             setup: setup.clone(),
             place: None,
             endpoint: addresses.api.into(),
+            clock_rate: None,
             child: None,
         })
     }
@@ -75,6 +79,29 @@ impl Daemon {
         self.place = Some(place);
         self.endpoint = Endpoint::Unix(Box::leak(self.run_dir().join("api.sock").into_boxed_path()));
         self
+    }
+
+    /// From now on this host's clock goes faster by so many millionths, for everything that is started there.
+    ///
+    /// # Errors
+    /// When this host's own clock cannot be read.
+    pub fn run_clock_at(&mut self, ppm: i64) -> Result<()> {
+        let now = clock_gettime(ClockId::CLOCK_BOOTTIME)?;
+        self.clock_rate = Some(format!("{}:{ppm}", Duration::from(now).as_nanos()));
+        Ok(())
+    }
+
+    /// Its clock goes as it was told to, if it was: the daemon says so when it starts.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub fn check_clock(&self) -> Result<()> {
+        let Some(rate) = &self.clock_rate else { return Ok(()) };
+        let seen = std::fs::read_to_string(self.clock_file().with_extension("rate")).unwrap_or_default();
+        if seen != *rate {
+            bail!("the clock of {} goes at `{seen}`, and should at `{rate}`", self.name);
+        }
+        Ok(())
     }
 
     pub fn place(&self) -> Option<&Place> {
@@ -183,6 +210,9 @@ impl Daemon {
         }
         if let Some(plant) = &self.setup.plant {
             command.env("HOLM_PLANT", plant).env("HOLM_CLOCK_FILE", self.clock_file());
+        }
+        if let Some(rate) = &self.clock_rate {
+            command.env("HOLM_CLOCK_RATE", rate);
         }
         self.child = Some(command.spawn().context("cannot start holmd")?);
         Ok(())

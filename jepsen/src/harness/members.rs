@@ -50,7 +50,9 @@ impl Cluster {
         let others: Vec<_> = (0..self.daemons.len()).filter(|node| *node != at).collect();
         network.drop_at(at, &others, 100)?;
         others.iter().try_for_each(|other| network.drop_at(*other, &[at], 100))?;
-        ensure!(network.is_as(|from, to| (from == at) != (to == at))?, "the cut is not as wanted");
+        let clients = network.clients();
+        let is_cut = |from, to| (from == at) != (to == at) && from != clients && to != clients;
+        ensure!(network.is_as(is_cut)?, "the cut is not as wanted");
         Ok(())
     }
 

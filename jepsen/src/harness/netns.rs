@@ -1,5 +1,5 @@
-//! A network of its own for each node: one namespace a node, one for the switch between them, and nothing on
-//! the host. Faults are nftables rules in the namespace of the node that is not to receive; whether they took
+//! A network of its own for each node: one namespace a node, one for clients, one for the switch between them, and
+//! nothing on the host. Faults are nftables rules in the namespace of the node that is not to receive; whether they took
 //! hold, and were healed, is told by datagrams sent along each way.
 
 use std::fmt::Write as _;
@@ -55,7 +55,7 @@ impl Network {
         ip(&["netns", "add", &switch])?;
         ip(&["-n", &switch, "link", "add", "br0", "type", "bridge"])?;
         ip(&["-n", &switch, "link", "set", "br0", "up"])?;
-        for node in 0..nodes {
+        for node in 0..=network.clients() {
             let (name, port) = (network.namespace(node), format!("p{node}"));
             let address = format!("{}/24", network.address(node));
             ip(&["netns", "add", &name])?;
@@ -70,9 +70,14 @@ impl Network {
         Ok(network)
     }
 
-    /// Name of a node's namespace.
+    /// Name of a node's namespace, or of the clients'.
     pub fn namespace(&self, node: usize) -> String {
-        format!("{}-n{}", self.id, node + 1)
+        if node == self.clients() { format!("{}-c", self.id) } else { format!("{}-n{}", self.id, node + 1) }
+    }
+
+    /// By which number the namespace goes in which clients live: as if it were one more node's.
+    pub fn clients(&self) -> usize {
+        self.nodes
     }
 
     fn switch(&self) -> String {
@@ -133,13 +138,13 @@ impl Network {
     /// # Errors
     /// When a rule cannot be removed.
     pub fn heal(&self) -> Result<()> {
-        for node in 0..self.nodes {
+        for node in 0..=self.clients() {
             // There is one only where it was slowed down.
             let mut command = Command::new("tc");
             let _ = call(command.args(["-n", &self.namespace(node), "qdisc", "del", "dev", "eth0", "root"]));
         }
         let rules = format!("table inet {TABLE} {{}}\ndelete table inet {TABLE}\n");
-        (0..self.nodes).try_for_each(|node| self.nft(node, &rules))
+        (0..=self.clients()).try_for_each(|node| self.nft(node, &rules))
     }
 
     fn nft(&self, node: usize, rules: &str) -> Result<()> {
@@ -174,13 +179,13 @@ impl Network {
         Ok(arrived)
     }
 
-    /// Whether each way is as `cut` says it should be.
+    /// Whether each way, of nodes and clients, is as `cut` says it should be.
     ///
     /// # Errors
     /// When it cannot be told.
     pub fn is_as(&self, cut: impl Fn(usize, usize) -> bool) -> Result<bool> {
-        for from in 0..self.nodes {
-            for to in (0..self.nodes).filter(|to| *to != from) {
+        for from in 0..=self.clients() {
+            for to in (0..=self.clients()).filter(|to| *to != from) {
                 let arrived = self.delivered(from, to, 3, 1)?;
                 if (arrived == 0) != cut(from, to) {
                     return Ok(false);
@@ -190,7 +195,8 @@ impl Network {
         Ok(true)
     }
 
-    fn path(&self, node: usize) -> PathBuf {
+    /// The file that names the namespace.
+    pub fn path(&self, node: usize) -> PathBuf {
         PathBuf::from("/run/netns").join(self.namespace(node))
     }
 
@@ -207,7 +213,7 @@ impl Network {
 
 impl Drop for Network {
     fn drop(&mut self) {
-        for name in (0..self.nodes).map(|node| self.namespace(node)).chain([self.switch()]) {
+        for name in (0..=self.clients()).map(|node| self.namespace(node)).chain([self.switch()]) {
             if PathBuf::from("/run/netns").join(&name).exists() {
                 let _ = Command::new("ip").args(["netns", "del", &name]).status();
             }

@@ -8,12 +8,47 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::cluster::Cluster;
-use super::process;
+use super::process::{self, Stopped};
 
 /// A signal has taken effect by then.
 const SIGNAL_LIMIT: Duration = Duration::from_secs(5);
 
+/// Processes of one host that stand still; they go on when this is dropped.
+#[derive(Debug)]
+pub struct Frozen(Vec<Stopped>);
+
+impl Frozen {
+    /// Lets the host go on.
+    ///
+    /// # Errors
+    /// When a process was ended meanwhile.
+    pub fn go_on(self) -> Result<()> {
+        self.0.into_iter().rev().try_for_each(Stopped::go_on)
+    }
+}
+
 impl Cluster {
+    /// Stops every process of a host where it is. Verified: all their threads stand still.
+    ///
+    /// # Errors
+    /// When one goes on.
+    pub fn freeze_host(&self, at: usize) -> Result<Frozen> {
+        let began = Instant::now();
+        let mut frozen = Vec::new();
+        loop {
+            let mut found = process::of_folder(self.daemons[at].dir());
+            found.retain(|process| process.is_alive() && !stands_still(process.pid));
+            if found.is_empty() {
+                return Ok(Frozen(frozen));
+            }
+            if began.elapsed() > SIGNAL_LIMIT {
+                bail!("processes do not stop: {found:?}");
+            }
+            // One that has ended since stands still, too.
+            frozen.extend(found.iter().filter_map(|process| process.stop().ok()));
+        }
+    }
+
     /// The power of `nodes` goes at one moment. Verified: no process of theirs is left and the disks are off.
     ///
     /// # Errors

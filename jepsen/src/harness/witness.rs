@@ -27,6 +27,9 @@ pub struct Lifetime {
     pub pid: i32,
     /// Tells it from a later process with the same pid.
     pub start_ticks: u64,
+    /// The epoch under which its shim says that it started this process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<u64>,
     /// When it was first and last seen.
     pub from_ns: u64,
     pub until_ns: u64,
@@ -110,11 +113,21 @@ fn look(folder: &Path, journal: &Journal, seen: &Mutex<BTreeMap<(i32, u64), Life
         let key = (pid, process.start_ticks);
         if let Some(lifetime) = seen.get_mut(&key) {
             lifetime.until_ns = now;
+            // It is written just after the process began.
+            lifetime.epoch = lifetime.epoch.or_else(|| epoch(folder, &lifetime.node, lifetime.vm, pid));
         } else if let Some((node, vm)) = identity(pid, folder) {
-            let start_ticks = process.start_ticks;
-            seen.insert(key, Lifetime { vm, node, pid, start_ticks, from_ns: now, until_ns: now });
+            let (start_ticks, epoch) = (process.start_ticks, epoch(folder, &node, vm, pid));
+            seen.insert(key, Lifetime { vm, node, pid, start_ticks, epoch, from_ns: now, until_ns: now });
         }
     }
+}
+
+/// What the shim's own record says, if it is about this process.
+fn epoch(folder: &Path, node: &str, vm: Uuid, pid: i32) -> Option<u64> {
+    let file = folder.join(node).join("data/vms").join(vm.to_string()).join("shim.json");
+    let record: serde_json::Value = serde_json::from_slice(&fs::read(file).ok()?).ok()?;
+    let is_its_own = record["vmm"]["pid"].as_i64() == Some(i64::from(pid));
+    record["epoch"].as_u64().filter(|_| is_its_own)
 }
 
 /// The node and the VM whose directory the process has a file of.

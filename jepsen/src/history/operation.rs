@@ -126,6 +126,12 @@ pub enum FaultKind {
     Rolling,
     /// One node's wall clock is set, forwards or back.
     ClockJump,
+    /// Clients do not reach some nodes, or do not hear them; the nodes reach each other.
+    PartitionClients,
+    /// SIGSTOP for longer than a lease, SIGCONT for moments, and SIGSTOP again.
+    PauseAgain,
+    /// SIGSTOP of daemon, shims and VMMs of one host, and SIGCONT later.
+    PauseHost,
 }
 
 /// One fault, from its beginning until it was healed.

@@ -77,8 +77,18 @@ pub enum Nemesis {
     LeasePartitionPower,
     /// Every process of a host is dead for longer than a lease.
     LeaseKillHost,
+    /// A daemon stands still for longer than a lease, goes on for moments, and stands still again.
+    LeaseFlap,
+    /// The leader is cut off for longer than a lease, and no two clocks go at the same rate, as far as is allowed for.
+    ClockRates,
+    /// The same with clocks that are further apart than is allowed for: VMs then run twice, which must be seen.
+    ClockRatesBeyond,
     /// Any fault that makes VMs fail over, and any that must not.
     Failover,
+    /// Clients reach some nodes, or hear them, no longer; the nodes reach each other.
+    PartitionClients,
+    /// Every process of a host stands still, its VMs too, and goes on later.
+    PauseHost,
 }
 
 /// How long a run goes on.
@@ -106,12 +116,31 @@ impl Nemesis {
                 | Self::LeasePower
                 | Self::LeasePartitionPower
                 | Self::LeaseKillHost
+                | Self::LeaseFlap
+                | Self::ClockRates
+                | Self::ClockRatesBeyond
         )
     }
 
-    /// Whether daemons must be ones whose wall clock can be set.
+    /// Whether daemons must be ones whose clocks can be made wrong.
     pub fn sets_clocks(self) -> bool {
-        self == Self::ClockJump
+        self == Self::ClockJump || self.clock_ppm(0) != 0
+    }
+
+    /// By how many millionths the clock of node `at` goes faster than it should. A lease of 8.4 seconds and its margin
+    /// of 2 allow for a fifth, in which a VMM has to die, too. The first node leads at first, and is cut off: its
+    /// lease is the one that lasts too long.
+    pub fn clock_ppm(self, at: usize) -> i64 {
+        match self {
+            Self::ClockRates => [-50_000, 50_000, 20_000][at % 3],
+            Self::ClockRatesBeyond => [-450_000, 50_000, 0][at % 3],
+            _ => 0,
+        }
+    }
+
+    /// Whether clients come over the network that has faults.
+    pub fn moves_clients(self) -> bool {
+        self == Self::PartitionClients
     }
 
     /// How long faults are held, in milliseconds, where it is not as usual. Leases last 8.4 seconds in tests of
@@ -119,6 +148,8 @@ impl Nemesis {
     pub(super) fn hold(self) -> Option<std::ops::Range<u64>> {
         match self {
             Self::LeasePause | Self::Failover => Some(5_000..20_000),
+            // Until its node was fenced, and hardly longer.
+            Self::LeaseFlap => Some(11_500..14_000),
             of if of.outlasts_leases() => Some(16_000..22_000),
             _ => None,
         }
@@ -141,7 +172,10 @@ impl Nemesis {
             Self::Rolling => FaultKind::Rolling,
             Self::ClockJump => FaultKind::ClockJump,
             Self::LeasePause => FaultKind::Pause,
-            Self::LeasePartition => FaultKind::PartitionLeader,
+            Self::LeasePartition | Self::ClockRates | Self::ClockRatesBeyond => FaultKind::PartitionLeader,
+            Self::LeaseFlap => FaultKind::PauseAgain,
+            Self::PartitionClients => FaultKind::PartitionClients,
+            Self::PauseHost => FaultKind::PauseHost,
             Self::LeaseOneWay => FaultKind::PartitionOneWay,
             Self::LeaseKill => FaultKind::Kill,
             Self::LeasePower => FaultKind::PowerOne,

@@ -35,6 +35,13 @@ impl Nature<'_> {
                 self.others_go_on().await?;
                 self.cluster.daemons[victim].start()
             }
+            FaultKind::PauseHost => {
+                let frozen = self.cluster.freeze_host(victim)?;
+                self.took_hold(at, trouble);
+                self.hold(500..6_000).await;
+                self.others_go_on().await?;
+                frozen.go_on()
+            }
             FaultKind::KillShim | FaultKind::KillVmm => self.kill_one(kind, victim, at, trouble).await,
             FaultKind::PauseVmm => {
                 let (_, vmm) = self.some_vmm(victim)?;

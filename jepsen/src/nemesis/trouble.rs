@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
@@ -89,8 +89,8 @@ impl Trouble {
 
 fn is_of_host(kind: FaultKind) -> bool {
     use FaultKind::{
-        ClockJump, Damage, DiskFull, DiskHung, DiskSlow, KillHost, KillShim, KillVmm, PauseVmm, Replace,
-        Rolling, Truncate,
+        ClockJump, Damage, DiskFull, DiskHung, DiskSlow, KillHost, KillShim, KillVmm, PauseHost, PauseVmm,
+        Replace, Rolling, Truncate,
     };
     matches!(
         kind,
@@ -99,6 +99,7 @@ fn is_of_host(kind: FaultKind) -> bool {
             | KillShim
             | KillVmm
             | PauseVmm
+            | PauseHost
             | DiskFull
             | DiskSlow
             | DiskHung
@@ -138,6 +139,9 @@ impl Nature<'_> {
             _ if everyone => (0..nodes).collect(),
             Some((_, cut_off)) => cut_off.clone(),
             None if kind == FaultKind::PowerMost => most(nodes, victim, self.rng),
+            None if kind == FaultKind::PartitionClients => {
+                (0..nodes).filter(|node| *node == victim || self.rng.random_bool(0.5)).collect()
+            }
             None => vec![victim],
         };
         let names: Vec<_> = hit.iter().map(|at| self.cluster.daemons[*at].name.clone()).collect();
@@ -146,6 +150,7 @@ impl Nature<'_> {
         self.journal.write(&serde_json::json!({"type": "begins", "fault": trouble.faults[at]}));
         match cut {
             Some((ways, cut_off)) => self.network(kind, &ways, &cut_off, at, trouble).await?,
+            None if kind == FaultKind::PartitionClients => self.clients(&hit, at, trouble).await?,
             None if is_of_host(kind) => self.host(kind, victim, at, trouble).await?,
             None => self.process(kind, &hit, at, trouble).await?,
         }
@@ -228,10 +233,34 @@ impl Nature<'_> {
         for (node, before) in cut_off.iter().zip(before) {
             trouble.observed.cut_off(&before, &Footprint::of(&self.cluster.daemons[*node]));
         }
+        self.cluster.heal_network()
+    }
+
+    /// Requests to these nodes are lost, or their answers, or both.
+    async fn clients(&mut self, hit: &[usize], at: usize, trouble: &mut Trouble) -> Result<()> {
+        let nodes = self.cluster.daemons.len();
+        let (requests, answers) = [(true, false), (false, true), (true, true)][self.rng.random_range(0..3)];
         let network = self.cluster.network.as_ref().context("the nodes have no network of their own")?;
-        network.heal()?;
-        ensure!(network.is_as(|_, _| false)?, "the network was not healed");
-        Ok(())
+        let clients = network.clients();
+        if requests {
+            hit.iter().try_for_each(|node| network.drop_at(*node, &[clients], 100))?;
+        }
+        if answers {
+            network.drop_at(clients, hit, 100)?;
+        }
+        let is_cut = |from: usize, to: usize| {
+            requests && from == clients && hit.contains(&to)
+                || answers && to == clients && hit.contains(&from)
+        };
+        if !network.is_as(is_cut)? {
+            return Err(Unverified(format!("the network, of which clients are to lose {hit:?}")).into());
+        }
+        self.took_hold(at, trouble);
+        self.hold(3_000..9_000).await;
+        if hit.len() < nodes {
+            self.others_go_on().await?;
+        }
+        self.cluster.heal_network()
     }
 
     async fn process(
@@ -245,14 +274,20 @@ impl Nature<'_> {
         match kind {
             FaultKind::Restart => self.cluster.daemons[victim].kill()?,
             FaultKind::Kill => self.cluster.daemons[victim].kill()?,
-            FaultKind::Pause => self.cluster.pause(victim)?,
+            FaultKind::Pause | FaultKind::PauseAgain => self.cluster.pause(victim)?,
             FaultKind::PowerOne | FaultKind::PowerMost | FaultKind::PowerAll => {
                 self.cluster.power_off(hit)?
             }
             _ => unreachable!("a fault of the network"),
         }
         self.took_hold(at, trouble);
-        if kind == FaultKind::PowerMost {
+        if kind == FaultKind::PauseAgain {
+            self.hold(500..6_000).await;
+            self.cluster.resume(victim)?;
+            self.pause_for(1_200..2_500).await;
+            self.cluster.pause(victim)?;
+            self.pause_for(6_000..9_000).await;
+        } else if kind == FaultKind::PowerMost {
             self.pause_for(1_000..6_000).await;
         } else if !matches!(kind, FaultKind::Restart | FaultKind::PowerAll) {
             match (kind, &self.hold) {
@@ -263,7 +298,7 @@ impl Nature<'_> {
             self.others_go_on().await?;
         }
         match kind {
-            FaultKind::Pause => self.cluster.resume(victim),
+            FaultKind::Pause | FaultKind::PauseAgain => self.cluster.resume(victim),
             FaultKind::PowerOne => self.cluster.power_on(victim),
             FaultKind::PowerMost | FaultKind::PowerAll => self.power_on(hit).await,
             _ => self.cluster.daemons[victim].start(),

@@ -49,7 +49,10 @@ pub fn cut(kind: FaultKind, nodes: usize, victim: usize, rng: &mut StdRng) -> Op
         | FaultKind::Truncate
         | FaultKind::Replace
         | FaultKind::Rolling
-        | FaultKind::ClockJump => None,
+        | FaultKind::ClockJump
+        | FaultKind::PartitionClients
+        | FaultKind::PauseAgain
+        | FaultKind::PauseHost => None,
     }
 }
 

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 use super::svg::{escape, seconds};
-use super::{Report, charts, edn, series, svg, timeline, vms};
+use super::{Report, charts, edn, moves, rules, series, svg, timeline, vms};
 use crate::checker::{Finding, Verdict};
 use crate::history::{Fault, stored};
 
@@ -41,7 +41,8 @@ pub fn write(report: &Report) -> Result<()> {
         put("vms.svg", chart)?;
     }
     put("repro.sh", &repro(report))?;
-    put("index.html", &index(report, &faults, about_vms.is_some(), folder))
+    let moves = moves::tables(&evidence, &faults);
+    put("index.html", &index(report, &faults, about_vms.is_some(), &moves, folder))
 }
 
 /// Operations that a verdict names, as `op 17`.
@@ -59,7 +60,7 @@ fn repro(report: &Report) -> String {
     )
 }
 
-fn index(report: &Report, faults: &[Fault], about_vms: bool, folder: &Path) -> String {
+fn index(report: &Report, faults: &[Fault], about_vms: bool, moves: &str, folder: &Path) -> String {
     let word = match (report.is_valid(), report.is_invalid()) {
         (true, _) => "valid",
         (false, true) => "invalid",
@@ -83,7 +84,7 @@ fn index(report: &Report, faults: &[Fault], about_vms: bool, folder: &Path) -> S
         counts.unavailable_ms,
         escape(&report.command)
     );
-    page.push_str("<h2>Verdicts</h2>\n<table><tr><th>checker</th><th>verdict</th><th>looked at</th></tr>\n");
+    page.push_str("<h2>Verdicts</h2>\n<table><tr><th>checker</th><th>the rule</th><th>verdict</th><th>looked at</th></tr>\n");
     for verdict in &report.verdicts {
         let (word, because) = match &verdict.finding {
             Finding::Valid => ("valid", String::new()),
@@ -93,8 +94,9 @@ fn index(report: &Report, faults: &[Fault], about_vms: bool, folder: &Path) -> S
         let because = if because.is_empty() { because } else { format!("<pre>{}</pre>", escape(&because)) };
         let _ = writeln!(
             page,
-            "<tr><td>{}</td><td class='{word}'>{word}</td><td>{}{because}</td></tr>",
+            "<tr><td>{}</td><td>{}</td><td class='{word}'>{word}</td><td>{}{because}</td></tr>",
             verdict.checker,
+            rules::of(verdict.checker),
             escape(&verdict.figures)
         );
     }
@@ -122,6 +124,7 @@ fn index(report: &Report, faults: &[Fault], about_vms: bool, folder: &Path) -> S
     for (chart, _) in charts.into_iter().filter(|(_, there)| *there) {
         let _ = writeln!(page, "<p><a href='{chart}'><img src='{chart}' alt='{chart}'></a></p>");
     }
+    page.push_str(moves);
     page.push_str("<h2>Files</h2>\n<ul>\n");
     for name in names(folder) {
         let _ = writeln!(page, "<li><a href='{0}'>{0}</a></li>", escape(&name));

@@ -83,7 +83,7 @@ pub fn chart(points: &[Point], evidence: &Value, faults: &[Fault], end_ns: u64) 
 }
 
 /// Names by id, of VMs that were there in the end.
-fn recorded(evidence: &Value) -> BTreeMap<String, String> {
+pub(super) fn recorded(evidence: &Value) -> BTreeMap<String, String> {
     let views = evidence["views"][0][1].as_array().into_iter().flatten();
     let vms = evidence["vms"].as_array().into_iter().flatten().chain(views);
     let named = vms.filter_map(|vm| Some((vm["id"].as_str()?.to_owned(), vm["name"].as_str()?.to_owned())));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use holm_api::vm::{Availability, RestartPolicy};
-use holm_api::{ClusterPolicy, CreateVm, PatchClusterPolicy, Vm, VmStatus};
+use holm_api::{Cluster as ClusterView, ClusterPolicy, CreateVm, PatchClusterPolicy, Vm, VmStatus};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -17,8 +17,9 @@ use super::measure::{counts, unavailability};
 use super::stored::Stored;
 use super::{Aftermath, Judged, OwnFaults, Running};
 use crate::checker::failover::{self, Kept, Terms};
-use crate::checker::{faults, vacuity, whole};
+use crate::checker::{epochs, faults, leaders, vacuity, whole};
 use crate::harness::client::Call as Request;
+use crate::harness::events::{Follower, Stream, drain};
 use crate::harness::vms::tiny_vm;
 use crate::harness::wait_for;
 use crate::harness::witness::{Lifetime, Witness};
@@ -44,10 +45,15 @@ const IMAGE: &str = "guest";
 pub(super) struct Evidence {
     lifetimes: Vec<Lifetime>,
     vms: Vec<Kept>,
+    /// Of one node, from before the first VM.
+    stream: Stream,
     aftermath: Aftermath,
 }
 
 pub(super) async fn run(running: &mut Running) -> Result<Evidence> {
+    let mut client = running.cluster.daemons[0].client();
+    let since = client.get::<ClusterView>("/v1/cluster").await?.revision;
+    let follower = Follower::start(&running.cluster.daemons[0].name, client.address(), since);
     prepare(running).await?;
     let folder = running.cluster.scratch.path().to_owned();
     let witness = Witness::start(&folder, running.journal.clone());
@@ -63,10 +69,11 @@ pub(super) async fn run(running: &mut Running) -> Result<Evidence> {
     running.cluster.wait_whole().await?;
     let vms = settled(running, &witness).await?;
     let lifetimes = witness.finish();
-    let undeleted = running.cluster.daemons[0].client().delete_all(SETTLE_LIMIT).await;
+    let stream = drain(&mut client, vec![follower], SETTLE_LIMIT).await?.remove(0);
+    let undeleted = client.delete_all(SETTLE_LIMIT).await;
     let mut aftermath = running.aftermath(happened);
     aftermath.left.extend(undeleted);
-    Ok(Evidence { lifetimes, vms, aftermath })
+    Ok(Evidence { lifetimes, vms, stream, aftermath })
 }
 
 async fn prepare(running: &Running) -> Result<()> {
@@ -132,12 +139,14 @@ async fn settled(running: &Running, witness: &Witness) -> Result<Vec<Kept>> {
 pub(super) fn judge(stored: &Stored<Evidence>) -> Result<Judged> {
     use clap::ValueEnum;
     let (operations, faults) = (stored.operations::<Call, Answer>()?, stored.faults()?);
-    let Evidence { lifetimes, vms, aftermath } = &stored.evidence;
+    let Evidence { lifetimes, vms, stream, aftermath } = &stored.evidence;
     let nemesis = stored.parameters.nemesis.as_ref().and_then(|name| Nemesis::from_str(name, false).ok());
     let must_move = nemesis.is_some_and(Nemesis::outlasts_leases);
     let kind = |call: &Call| if matches!(call, Call::Add(_)) { "add" } else { "read" };
     let verdicts = vec![
         failover::check(lifetimes, &faults, vms, TERMS, must_move),
+        epochs::check(lifetimes, &stream.events),
+        leaders::check(&stream.events),
         faults::check(stored.parameters.expected(&faults), &faults),
         vacuity::check(&operations, kind, &["add"], &aftermath.nodes),
         whole::check(&aftermath.ended, &aftermath.left),

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::measure::{counts, unavailability};
 use super::stored::Stored;
 use super::{Aftermath, Judged, OwnFaults, Running};
-use crate::checker::{Verdict, capacity, claims, events, faults, leaders, quota, vacuity, whole};
+use crate::checker::{Verdict, capacity, claims, events, faults, leaders, quota, unique, vacuity, whole};
 use crate::harness::client::Call as Request;
 use crate::harness::events::{Follower, Stream, drain};
 use crate::harness::wait_for;
@@ -121,6 +121,7 @@ pub(super) fn judge(stored: &Stored<Evidence>) -> Result<Judged> {
         patience(all),
         events::check(stored.parameters.nodes, until, streams),
         replayed(leaders::check(all)),
+        replayed(unique::check(all)),
         faults::check(stored.parameters.expected(&faults), &faults),
         vacuity::check(&operations, kind, &["create", "delete"], &aftermath.nodes),
         whole::check(&aftermath.ended, &aftermath.left),

@@ -9,8 +9,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{
-    Judged, Parameters, Test, append, catch_up, did_not_heal, failover, lagging_host, limits, register,
-    stale_read, vm_lifecycle, wiped,
+    Judged, Parameters, Test, append, catch_up, did_not_heal, failover, given_back, lagging_host, limits,
+    register, stale_read, vm_lifecycle, wiped,
 };
 use crate::history::stored::{self, Line};
 use crate::history::{Fault, Operation};
@@ -103,6 +103,7 @@ pub(super) fn judge(folder: &Path) -> Result<(Parameters, Judged)> {
         Test::Limits => limits::judge(&stored.typed()?),
         Test::Failover => failover::judge(&stored.typed()?),
         Test::LaggingHost => lagging_host::judge(&stored.typed()?),
+        Test::GivenBack => given_back::judge(&stored.typed()?),
         Test::CatchUp => catch_up::judge(&stored.typed()?),
         Test::Wiped => wiped::judge(&stored.typed()?),
     };

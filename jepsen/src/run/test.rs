@@ -21,6 +21,8 @@ pub enum Test {
     CatchUp,
     /// Bring a host back, cut off, with a replica that has not seen what runs there; needs real guests.
     LaggingHost,
+    /// Bring a host back, cut off, with a replica that has not seen that it gave a VM back; needs real guests.
+    GivenBack,
     /// Lose the store of a node that alone knows, with one other, what was acknowledged; brings its own faults.
     Wiped,
 }
@@ -33,7 +35,7 @@ impl Test {
 
     /// Whether it always needs nodes with networks and disks of their own.
     pub fn is_isolated(self) -> bool {
-        matches!(self, Self::CatchUp | Self::Wiped | Self::LaggingHost)
+        matches!(self, Self::CatchUp | Self::Wiped | Self::LaggingHost | Self::GivenBack)
     }
 
     /// Faults that the project's promise is measured by.
@@ -43,7 +45,7 @@ impl Test {
             Self::StaleRead => 20,
             Self::Register | Self::Append | Self::Limits | Self::Failover => 10,
             Self::LaggingHost => 6,
-            Self::CatchUp => 2,
+            Self::CatchUp | Self::GivenBack => 2,
             Self::Wiped => 1,
         }
     }

@@ -14,8 +14,8 @@ use super::measure::{counts, unavailability};
 use super::stored::Stored;
 use super::{Aftermath, Judged, OwnFaults, Running};
 use crate::checker::{
-    self, Verdict, acknowledged, claims, events, faults, leaders, lifetimes, once, reads, replicas, settled,
-    spared, vacuity, whole,
+    self, Verdict, acknowledged, claims, epochs, events, faults, leaders, lifetimes, once, reads, replicas,
+    settled, spared, states, unique, vacuity, whole,
 };
 use crate::harness::events::{Follower, Stream, drain};
 use crate::harness::witness::{Lifetime, Witness};
@@ -163,21 +163,25 @@ pub(super) fn judge(stored: &Stored<Evidence>) -> Result<Judged> {
         Some(stream) => once::check(&operations, &stream.events),
         None => Verdict::unknown("once", "no node was followed"),
     };
+    let stream = streams.first().map(|stream| stream.events.as_slice()).unwrap_or_default();
     let mut verdicts = vec![
         acknowledged::check(&operations, &names),
         once,
         reads::check(&operations),
+        states::check(&operations),
         settled::check(vms),
         claims::check(nodes, &all),
         replicas::check(count, checkpoints),
         events::check(count, until, streams),
-        leaders::check(streams.first().map(|stream| stream.events.as_slice()).unwrap_or_default()),
+        leaders::check(stream),
+        unique::check(stream),
         faults::check(stored.parameters.expected(&faults), &faults),
         vacuity::check(&operations, kind, &["create", "replay", "delete", "read"], &aftermath.nodes),
         whole::check(&aftermath.ended, &aftermath.left),
     ];
     if let Some(lifetimes) = lifetimes {
         verdicts.push(lifetimes::check(lifetimes, &faults, &all));
+        verdicts.push(epochs::check(lifetimes, stream));
     }
     if stored.parameters.isolated {
         verdicts.push(spared::check(vms));

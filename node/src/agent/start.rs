@@ -7,7 +7,7 @@ use holm_model::image::{Image, ImageKind};
 use holm_model::planted::{Plant, planted};
 use holm_model::vm::{ObservedState, Vm, VmStatus, WantPower};
 use holm_model::volume::VolumeLock;
-use holm_model::{Epoch, ImageId, State, VmId, VolumeId};
+use holm_model::{Epoch, ImageId, Revision, State, VmId, VolumeId};
 use holm_vmm::hypervisor::{Boot, DiskFormat, Error, SharedVolume, StartSpec};
 use holm_vmm::lease::Lease;
 use holm_vmm::pci::PciAddress;
@@ -91,7 +91,7 @@ impl Executor {
             .start(StartSpec {
                 vm,
                 name: record.name.clone(),
-                epoch,
+                epoch: if planted(Plant::WrongEpoch) { Epoch(Revision(epoch.0.0 + 1)) } else { epoch },
                 run,
                 vcpus: size.vcpus,
                 memory_mib: size.memory_mib,

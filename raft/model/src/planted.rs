@@ -63,6 +63,10 @@ pub enum Plant {
     DeathSignalFirst,
     /// A placement that could not be built is given back first and marked released some time after.
     MarkAfterProposal,
+    /// A VM is started under an epoch that nothing was placed at.
+    WrongEpoch,
+    /// Ids of VMs are drawn from a handful.
+    FewIds,
 }
 
 impl Plant {
@@ -97,6 +101,8 @@ impl Plant {
         (Self::LeaseOfAnyBoot, "lease-of-any-boot"),
         (Self::DeathSignalFirst, "death-signal-first"),
         (Self::MarkAfterProposal, "mark-after-proposal"),
+        (Self::WrongEpoch, "wrong-epoch"),
+        (Self::FewIds, "few-ids"),
     ];
 
     /// The one of this name.
