@@ -1,11 +1,11 @@
 //! Files that are there completely or not at all, whatever moment the power fails: temporary name, fsync,
 //! rename, fsync of the directory.
 
-use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
 use crate::faults;
+use crate::files::{self, File};
 
 /// Replaces `path` with `bytes`, durably.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
@@ -14,10 +14,10 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let written = file.write_all(bytes).and_then(|()| sync(&file));
     if let Err(error) = written {
         // The old file stays in force; what was written of the new one only takes room.
-        let _ = fs::remove_file(&temporary);
+        let _ = files::remove_file(&temporary);
         return Err(error);
     }
-    fs::rename(&temporary, path)?;
+    files::rename(&temporary, path)?;
     sync_parent(path)
 }
 

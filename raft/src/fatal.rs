@@ -5,11 +5,14 @@ use std::panic::AssertUnwindSafe;
 
 use futures::FutureExt;
 
+use crate::simulated;
+
 /// Exit code after a failure that only a restart or an operator can mend (`EX_SOFTWARE`).
 pub const EXIT_CODE: i32 = 70;
 
 /// Says why, and exits with [`EXIT_CODE`].
 pub(crate) fn stop_process(reason: &str) -> ! {
+    simulated::stop(reason);
     tracing::error!(reason, "holm cannot go on");
     eprintln!("holm: cannot go on: {reason}");
     std::process::exit(EXIT_CODE)

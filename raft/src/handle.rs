@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::blocking;
 use crate::core::{Core, deadline_after};
 use crate::guarded::Guarded;
 use crate::identity::Identity;
@@ -238,6 +239,6 @@ impl Handle {
         tasks.shutdown().await;
         let snapshot_file = self.core.snapshot_file.clone();
         // Waits for one that is being written.
-        let _ = tokio::task::spawn_blocking(move || snapshot_file.close()).await;
+        let _ = blocking::run(move || snapshot_file.close()).await;
     }
 }

@@ -2,7 +2,6 @@
 //! contain, made durable apart from it, so that a store that lost its end, or everything, is noticed
 //! before the node votes twice or forgets what it acknowledged. A node id lives and dies with its store.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -10,7 +9,7 @@ use holm_model::command::InitCluster;
 use holm_model::{ClusterId, NodeId};
 use serde::{Deserialize, Serialize};
 
-use crate::durable;
+use crate::{durable, files};
 
 const FILE: &str = "node.json";
 const FORMAT: u32 = 1;
@@ -102,7 +101,7 @@ impl Identity {
     /// When there is none, or it cannot be read.
     pub fn load(data_dir: &Path) -> Result<Self, Error> {
         let path = data_dir.join(FILE);
-        let bytes = match fs::read(&path) {
+        let bytes = match files::read(&path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Err(Error::Missing(data_dir.to_owned()));
@@ -146,7 +145,7 @@ impl Identity {
 
     /// Whether `data_dir` already holds a node.
     pub fn exists(data_dir: &Path) -> bool {
-        data_dir.join(FILE).exists()
+        files::exists(data_dir.join(FILE)).unwrap_or(false)
     }
 
     /// Writes it, durably.
@@ -159,7 +158,7 @@ impl Identity {
 
 /// This machine, or container; none where nothing names it.
 pub(crate) fn machine_id() -> Option<String> {
-    let id = fs::read_to_string(MACHINE_ID).ok()?;
+    let id = String::from_utf8(files::read(MACHINE_ID).ok()?).ok()?;
     let id = id.trim();
     // systemd writes the word while a machine boots for the first time.
     (!id.is_empty() && id != "uninitialized").then(|| id.to_owned())
@@ -167,6 +166,8 @@ pub(crate) fn machine_id() -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn identity() -> Identity {

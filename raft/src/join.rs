@@ -1,7 +1,6 @@
 //! How a node comes to be: the first of a cluster by itself, every other by asking a member. Both make an
 //! identity and an empty store, once.
 
-use std::fs;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -12,12 +11,11 @@ use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
 use crate::core::deadline_after;
-use crate::durable;
 use crate::identity::{Error as IdentityError, Identity};
 use crate::peers::{connect, context};
 use crate::rpc::{JoinRefused, JoinRequest, Joined};
 use crate::stamps::wall;
-use crate::{snapshot, store};
+use crate::{durable, files, snapshot, store};
 
 /// Holds the token of a join that is under way, so that a second attempt is the same attempt.
 const TOKEN_FILE: &str = "join.json";
@@ -103,7 +101,7 @@ pub async fn join_cluster(
     store::create(data_dir, &identity).map_err(IdentityError::from)?;
     identity.save(data_dir)?;
     // Only a leftover from here on.
-    let _ = fs::remove_file(data_dir.join(TOKEN_FILE));
+    let _ = files::remove_file(data_dir.join(TOKEN_FILE));
     Ok(identity)
 }
 
@@ -171,14 +169,14 @@ fn prepare(data_dir: &Path) -> Result<(), IdentityError> {
     // Before a member is asked, which would give away a place.
     snapshot::refuse_leftover(data_dir)?;
     store::clear_unused(data_dir)?;
-    fs::create_dir_all(data_dir)
+    files::create_dir_all(data_dir)
         .and_then(|()| durable::sync_parent(data_dir))
         .map_err(|source| IdentityError::Write(data_dir.to_owned(), source))
 }
 
 fn token(data_dir: &Path) -> Result<Uuid, IdentityError> {
     let path = data_dir.join(TOKEN_FILE);
-    match fs::read(&path) {
+    match files::read(&path) {
         Ok(bytes) => serde_json::from_slice(&bytes).map_err(|source| IdentityError::Parse(path, source)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let token = Uuid::new_v4();

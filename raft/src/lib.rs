@@ -1,11 +1,13 @@
 //! The shell round openraft: durable log, snapshots, peer service and the handle the rest of Holm uses.
 //! See README.md for the invariants, and [`Handle`] for how to use it.
 
+mod blocking;
 mod core;
 mod durable;
 mod fatal;
 #[cfg_attr(not(feature = "planted-faults"), doc(hidden))]
 pub mod faults;
+mod files;
 #[cfg(test)]
 mod golden;
 mod guarded;
@@ -23,6 +25,8 @@ mod reserve;
 mod rounds;
 mod rpc;
 mod server;
+#[cfg_attr(not(feature = "simulation"), doc(hidden))]
+pub mod simulated;
 pub mod snapshot;
 mod stall;
 mod stamps;
@@ -32,6 +36,7 @@ mod status;
 pub mod store;
 mod transfer;
 pub mod types;
+mod wire;
 
 pub use fatal::{EXIT_CODE, essential};
 pub use handle::{Committed, Handle, ProposeError, Published, RaftStatus, ReadError};

@@ -10,11 +10,11 @@ use holm_model::{ClusterId, NodeId};
 use nix::sys::socket::{setsockopt, sockopt};
 use tarpc::client::RpcError;
 use tarpc::context::Context;
-use tokio::net::TcpStream;
 use tokio::sync::{Mutex, Semaphore};
 
 use crate::guarded::Guarded;
 use crate::rpc::{Caller, PeerClient, REQUESTS, Refused, transport};
+use crate::wire::{Stream, tcp};
 
 /// Longest wait for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -210,7 +210,7 @@ impl Connection {
 
 /// A connection to whoever listens on `addr`.
 pub(crate) async fn connect(addr: &str, timeout: Duration) -> io::Result<PeerClient> {
-    let stream = tokio::time::timeout(timeout, TcpStream::connect(addr))
+    let stream = tokio::time::timeout(timeout, Stream::connect(addr))
         .await
         .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
     prepare(&stream)?;
@@ -220,7 +220,8 @@ pub(crate) async fn connect(addr: &str, timeout: Duration) -> io::Result<PeerCli
 }
 
 /// A dead peer must be noticed by the connection, without traffic too.
-pub(crate) fn prepare(stream: &TcpStream) -> io::Result<()> {
+pub(crate) fn prepare(stream: &Stream) -> io::Result<()> {
+    let Some(stream) = tcp(stream) else { return Ok(()) };
     let silence_ms = u32::try_from(SILENCE.as_millis()).expect("a few seconds");
     stream.set_nodelay(true)?;
     setsockopt(stream, sockopt::TcpUserTimeout, &silence_ms)?;

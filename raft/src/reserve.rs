@@ -8,6 +8,8 @@ use std::path::Path;
 use nix::fcntl::{FallocateFlags, fallocate};
 use nix::sys::statvfs::statvfs;
 
+use crate::simulated;
+
 const FILE: &str = "reserve";
 const BYTES: u64 = 32 << 20;
 /// Less room than this is as good as none.
@@ -17,6 +19,9 @@ const PLENTY: u64 = 2 * BYTES;
 
 /// Takes the reserve, or gives it up, as the disk has room. The caller has more urgent things than a failure here.
 pub(crate) fn adjust(data_dir: &Path) {
+    if simulated::is_on() {
+        return;
+    }
     let path = data_dir.join(FILE);
     let adjusted = room(data_dir).and_then(|room| match path.exists() {
         true if room < SCARCE => fs::remove_file(&path).inspect(|()| warn(data_dir)),

@@ -11,12 +11,12 @@ use openraft::raft::{
 use serde::{Deserialize, Serialize};
 use tarpc::serde_transport::Transport;
 use tarpc::tokio_util::codec::LengthDelimitedCodec;
-use tokio::net::TcpStream;
 use tokio_serde::formats::MessagePack;
 use uuid::Uuid;
 
 use crate::leases::{Heartbeat, HeartbeatAnswer};
 use crate::types::{TypeConfig, Vote};
+use crate::wire::Stream;
 
 /// Longest frame. Entries of 1 MiB and ranges of 256 KiB fit with room to spare; snapshots go in chunks.
 pub(crate) const FRAME_BYTES: usize = 8 << 20;
@@ -158,8 +158,8 @@ pub(crate) trait Peer {
 
 /// A connection as tarpc sees it.
 pub(crate) fn transport<Item, SinkItem>(
-    stream: TcpStream,
-) -> Transport<TcpStream, Item, SinkItem, MessagePack<Item, SinkItem>>
+    stream: Stream,
+) -> Transport<Stream, Item, SinkItem, MessagePack<Item, SinkItem>>
 where
     Item: for<'de> Deserialize<'de>,
     SinkItem: Serialize,

@@ -12,7 +12,6 @@ use openraft::raft::{
 };
 use tarpc::context::Context;
 use tarpc::server::{BaseChannel, Channel};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
@@ -23,8 +22,9 @@ use crate::rpc::{
     Answer, Caller, Chunk, JoinRefused, JoinRequest, Joined, Peer, Proposed, REQUESTS, Refused, Standing,
     transport,
 };
-use crate::snapshot;
 use crate::types::{TypeConfig, Vote};
+use crate::wire::{Listener, Stream};
+use crate::{blocking, snapshot};
 
 /// Longest wait for a forwarded proposal, which goes on after whoever forwarded it gave up.
 const PROPOSAL: Duration = Duration::from_secs(60);
@@ -41,7 +41,7 @@ pub(crate) struct Incoming {
 }
 
 /// Serves connections until aborted.
-pub(crate) async fn run(core: Arc<Core>, listener: TcpListener) {
+pub(crate) async fn run(core: Arc<Core>, listener: Listener) {
     let mut connections = JoinSet::new();
     loop {
         while connections.try_join_next().is_some() {}
@@ -58,7 +58,7 @@ pub(crate) async fn run(core: Arc<Core>, listener: TcpListener) {
     }
 }
 
-async fn serve(server: Server, stream: TcpStream) {
+async fn serve(server: Server, stream: Stream) {
     if let Err(error) = prepare(&stream) {
         tracing::debug!(%error, "a peer connection closed at once");
         return;
@@ -137,8 +137,7 @@ impl Peer for Server {
         let vote = chunk.vote;
         let Some(bytes) = receive(&mut core.incoming.lock(), chunk)? else { return Ok(None) };
         let decoded = bytes.clone();
-        let decoded =
-            tokio::task::spawn_blocking(move || snapshot::decode(&decoded)).await.map_err(failed)?;
+        let decoded = blocking::run(move || snapshot::decode(&decoded)).await.map_err(failed)?;
         let (header, state) = decoded.map_err(failed)?;
         if let Some(cluster) = snapshot::stranger(&state, core.identity.cluster) {
             return Err(failed(format!("the snapshot belongs to cluster {cluster}")));

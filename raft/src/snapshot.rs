@@ -6,7 +6,6 @@
 //! ```
 //! The header is MessagePack with named fields, the state is [`holm_model::snapshot`].
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,10 +15,10 @@ use holm_model::{ClusterId, State};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::durable;
 use crate::guarded::Guarded;
 use crate::identity::{HELD_A_NODE, REJOIN};
 use crate::types::{LogId, Membership};
+use crate::{durable, files};
 
 const DIR: &str = "snapshot";
 const FILE: &str = "current.snap";
@@ -110,7 +109,7 @@ pub(crate) fn stranger(state: &State, cluster: ClusterId) -> Option<ClusterId> {
 /// Refuses a snapshot where a new node is to be made: its first start would take it for its own.
 pub(crate) fn refuse_leftover(data_dir: &Path) -> Result<(), Error> {
     let path = data_dir.join(DIR).join(FILE);
-    match path.try_exists() {
+    match files::exists(&path) {
         Ok(false) => Ok(()),
         Ok(true) => Err(Error::Orphan(data_dir.to_owned())),
         Err(error) => Err(Error::Io(path, error)),
@@ -139,8 +138,8 @@ impl File {
     pub fn open(data_dir: &Path) -> Result<Self, Error> {
         let dir = data_dir.join(DIR);
         let io = |source| Error::Io(dir.clone(), source);
-        if !dir.is_dir() {
-            fs::create_dir_all(&dir).map_err(io)?;
+        if !files::exists(&dir).map_err(io)? {
+            files::create_dir_all(&dir).map_err(io)?;
             durable::sync_parent(&dir).map_err(io)?;
         }
         Ok(Self { path: dir.join(FILE), in_force: Arc::default() })
@@ -148,7 +147,7 @@ impl File {
 
     /// The snapshot as it is; None before the first.
     pub(crate) fn read(&self) -> Result<Option<Bytes>, Error> {
-        match fs::read(&self.path) {
+        match files::read(&self.path) {
             Ok(bytes) => Ok(Some(bytes.into())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(Error::Io(self.path.clone(), error)),
@@ -193,6 +192,8 @@ impl File {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn sample() -> Bytes {

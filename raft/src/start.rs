@@ -11,7 +11,6 @@ use futures::future::BoxFuture;
 use holm_model::Incarnation;
 use holm_model::planted::{Plant, planted};
 use openraft::SnapshotPolicy;
-use tokio::net::TcpListener;
 use tokio::sync::{RwLock, watch};
 use tokio::task::JoinSet;
 use uuid::Uuid;
@@ -27,7 +26,8 @@ use crate::peers::Peers;
 use crate::state_machine::StateMachine;
 use crate::store::LogStore;
 use crate::types::{Node, Raft};
-use crate::{leadership, member, reserve, rounds, server, snapshot, stall, status, store};
+use crate::wire::Listener;
+use crate::{blocking, leadership, member, reserve, rounds, server, snapshot, stall, status, store};
 
 /// How to run a member.
 #[derive(Clone, Debug)]
@@ -97,7 +97,7 @@ pub async fn start(config: Config) -> Result<Handle, StartError> {
     let (identity, store, snapshot_file, state_machine) =
         open(config.data_dir.clone(), config.moved, Arc::clone(&stopping)).await?;
     let listener =
-        TcpListener::bind(config.listen).await.map_err(|source| StartError::Listen(config.listen, source))?;
+        Listener::bind(config.listen).await.map_err(|source| StartError::Listen(config.listen, source))?;
     let peer_addr = listener.local_addr().map_err(|source| StartError::Listen(config.listen, source))?;
     let advertise = if config.advertise.is_empty() { peer_addr.to_string() } else { config.advertise };
 
@@ -138,7 +138,7 @@ pub async fn start(config: Config) -> Result<Handle, StartError> {
 }
 
 /// What runs until the node stops.
-fn tasks(core: &Arc<Core>, listener: TcpListener, queue: rounds::Queue) -> JoinSet<()> {
+fn tasks(core: &Arc<Core>, listener: Listener, queue: rounds::Queue) -> JoinSet<()> {
     let share = || Arc::clone(core);
     let mut tasks = JoinSet::new();
     let mut spawn = |name, task: BoxFuture<'static, ()>| {
@@ -163,7 +163,7 @@ async fn open(
     moved: bool,
     stopping: Arc<AtomicBool>,
 ) -> Result<(Identity, LogStore, snapshot::File, StateMachine), StartError> {
-    let opened = tokio::task::spawn_blocking(move || -> Result<_, StartError> {
+    let opened = blocking::run(move || -> Result<_, StartError> {
         let mut identity = Identity::load(&data_dir)?;
         let settled = identity.settle(&data_dir, identity::machine_id(), moved)?;
         reserve::adjust(&data_dir);

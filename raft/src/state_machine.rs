@@ -24,9 +24,9 @@ use crate::fatal::{panic_message, stop_process};
 use crate::faults;
 use crate::guarded::Guarded;
 use crate::handle::Published;
-use crate::snapshot;
 use crate::stamps::Stamps;
 use crate::types::{Entry, LogId, Membership, TypeConfig};
+use crate::{blocking, simulated, snapshot};
 
 /// Entries applied before the state is published and their proposers are answered.
 const BATCH: usize = 256;
@@ -127,6 +127,7 @@ impl StateMachine {
             }
         };
         self.last = Some(entry.log_id());
+        simulated::applied(entry, &self.state);
         reply
     }
 
@@ -181,7 +182,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
 
     async fn install_snapshot(&mut self, _meta: &SnapshotMeta, snapshot: Bytes) -> io::Result<()> {
         let file = self.builder.file.clone();
-        let (header, state) = blocking(move || {
+        let (header, state) = unblocked(move || {
             let decoded = snapshot::decode(&snapshot).map_err(io::Error::other)?;
             file.replace(decoded.0.last_log_id, &snapshot).map_err(io::Error::other)?;
             Ok(decoded)
@@ -196,7 +197,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
 
     async fn get_current_snapshot(&mut self) -> io::Result<Option<Snapshot>> {
         let file = self.builder.file.clone();
-        blocking(move || {
+        unblocked(move || {
             let Some(bytes) = file.read().map_err(io::Error::other)? else { return Ok(None) };
             let header = snapshot::header(&bytes).map_err(|error| io::Error::other(file.damaged(error)))?;
             Ok(Some(with_meta(header.last_log_id, header.membership, bytes)))
@@ -214,7 +215,7 @@ impl RaftSnapshotBuilder<TypeConfig> for Builder {
         let source = self.source.clone().ok_or_else(|| io::Error::other("nothing to snapshot"))?;
         loop {
             let (file, source) = (self.file.clone(), Arc::clone(&source));
-            let attempt = blocking(move || {
+            let attempt = unblocked(move || {
                 let (last, membership, state) = &*source;
                 let bytes = snapshot::encode(*last, membership, state);
                 file.replace(*last, &bytes).map_err(io::Error::other)?;
@@ -247,6 +248,8 @@ fn with_meta(last_log_id: Option<LogId>, last_membership: Membership, snapshot: 
     Snapshot { meta: SnapshotMeta { last_log_id, last_membership }, snapshot }
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
-    tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
+async fn unblocked<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    blocking::run(work).await?
 }

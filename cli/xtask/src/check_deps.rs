@@ -10,11 +10,12 @@ use std::process::Command;
 use anyhow::{Context, bail};
 use serde::Deserialize;
 
-/// What each crate may depend on. `model ← api, raft, sched, vmm ← node ← sim, jepsen`; `cli → api` only.
+/// What each crate may depend on. `model ← api, raft, sched, vmm ← node ← sim, jepsen`; `cli → api` only; `raft ← raft/sim`.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("holm-model", &[]),
     ("holm-api", &["holm-model"]),
     ("holm-raft", &["holm-model"]),
+    ("holm-raft-sim", &["holm-model", "holm-raft"]),
     ("holm-sched", &["holm-model"]),
     ("holm-vmm", &["holm-model"]),
     ("holm-node", BELOW_NODE),
@@ -26,8 +27,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
 const BELOW_NODE: &[&str] = &["holm-model", "holm-api", "holm-raft", "holm-sched", "holm-vmm"];
 const FROM_NODE: &[&str] = &["holm-model", "holm-api", "holm-raft", "holm-sched", "holm-vmm", "holm-node"];
 
-/// Features that plant bugs.
-const PLANTED: &[&str] = &["planted", "planted-faults"];
+/// Features that plant bugs, or put a simulation in the place of the host.
+const PLANTED: &[&str] = &["planted", "planted-faults", "simulation"];
+/// The simulation, shipped nowhere, is made of the last.
+const SIMULATION: (&str, &str) = ("holm-raft-sim", "simulation");
 
 /// The part of `cargo metadata` that matters here.
 #[derive(Debug, Deserialize)]
@@ -140,7 +143,7 @@ fn faults(metadata: &Metadata) -> Vec<Fault> {
 fn plants(package: &Package) -> bool {
     let is_planted = |feature: &String| {
         let name = feature.rsplit('/').next().unwrap_or(feature);
-        PLANTED.contains(&name)
+        PLANTED.contains(&name) && SIMULATION != (&package.name, name)
     };
     let by_default = package.features.get("default").is_some_and(|features| features.iter().any(is_planted));
     let normal = package.dependencies.iter().filter(|dependency| dependency.kind.is_none());
@@ -242,6 +245,10 @@ mod tests {
             features: BTreeMap::new(),
         };
         assert!(plants(&planted(None, "planted")));
+        assert!(plants(&planted(None, "simulation")));
+        let simulation = |feature| Package { name: "holm-raft-sim".to_owned(), ..planted(None, feature) };
+        assert!(!plants(&simulation("simulation")));
+        assert!(plants(&simulation("planted-faults")));
         assert!(!plants(&planted(Some("dev"), "planted-faults")));
         assert!(!plants(&planted(None, "other")));
         let default = |feature: &str| Package {

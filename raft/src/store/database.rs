@@ -1,41 +1,31 @@
-//! The only file that names sled: what it takes to make it keep its word.
-//!
-//! `flush` alone is not durable, so the file is fsynced after it, and before sled reuses a part of it
-//! ([`range_sync`]); values are split below the size at which sled writes a file of its own without fsync;
-//! opening is guarded, because sled panics on damage. All calls block, and only the storage thread makes them.
+//! The store as records and named values on [`Trees`]: a record is split below the size at which it would not be
+//! durable, and put together again, whole or not at all. All calls block, and only the storage thread makes them.
 
-use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use super::{Error, range_sync};
-use crate::durable;
-use crate::fatal::panic_message;
-use crate::faults;
+use super::Error;
+use super::trees::Key;
+use crate::{durable, faults};
 
-/// Longest value given to sled.
+#[cfg(not(feature = "simulation"))]
+use super::trees::Trees;
+#[cfg(feature = "simulation")]
+use crate::simulated::trees::Trees;
+
+/// Longest value given to the trees.
 const PART_BYTES: usize = 4000;
 /// Length of a record, ahead of its first part.
 const LENGTH_BYTES: usize = 4;
-/// The default, 1 GiB, is more than a daemon should take.
-const CACHE_BYTES: u64 = 16 << 20;
 
 /// One store of log records and a few named values.
-pub(super) struct Database {
-    db: sled::Db,
-    log: sled::Tree,
-    meta: sled::Tree,
-    /// Kept open, so that an fsync reports every write error since the last one.
-    file: File,
-    dir: PathBuf,
-}
+pub(super) struct Database(Trees);
 
 impl Database {
     /// Makes a new, empty store, durably.
     pub(super) fn create(dir: &Path) -> Result<Self, Error> {
-        let this = Self::open_guarded(dir)?;
+        let this = Self(Trees::open(dir)?);
         this.sync().map_err(Error::Io)?;
         for path in [dir.join("db"), dir.to_owned()] {
             durable::sync_parent(&path).map_err(Error::Io)?;
@@ -48,100 +38,70 @@ impl Database {
 
     /// Opens a store that must be there.
     pub(super) fn open(dir: &Path) -> Result<Self, Error> {
-        for name in ["db", "conf"] {
-            if !dir.join(name).is_file() {
-                return Err(Error::Missing(dir.to_owned()));
-            }
-        }
-        // sled would take an emptied file for a new store.
-        if std::fs::metadata(dir.join("db")).map_err(Error::Io)?.len() == 0 {
-            return Err(Error::Empty(dir.to_owned()));
-        }
-        let this = Self::open_guarded(dir)?;
+        Trees::check_present(dir)?;
+        let this = Self(Trees::open(dir)?);
         this.refuse_blobs().map_err(Error::Io)?;
         Ok(this)
     }
 
-    fn open_guarded(dir: &Path) -> Result<Self, Error> {
-        let corrupt = |what: String| Error::Corrupt { dir: dir.to_owned(), what };
-        let opened = catch_unwind(AssertUnwindSafe(|| -> sled::Result<_> {
-            let db = sled::Config::new()
-                .path(dir)
-                .flush_every_ms(None)
-                .cache_capacity(CACHE_BYTES)
-                .mode(sled::Mode::HighThroughput)
-                .open()?;
-            let log = db.open_tree("log")?;
-            let meta = db.open_tree("meta")?;
-            Ok((db, log, meta))
-        }));
-        let (db, log, meta) = match opened {
-            Ok(Ok(trees)) => trees,
-            Ok(Err(sled::Error::Io(error))) if error.to_string().contains("could not acquire lock") => {
-                return Err(Error::Locked(dir.to_owned()));
-            }
-            Ok(Err(sled::Error::Io(error))) => return Err(Error::Io(error)),
-            Ok(Err(error)) => return Err(corrupt(error.to_string())),
-            Err(panic) => return Err(corrupt(panic_message(&*panic))),
-        };
-        let file = File::open(dir.join("db")).map_err(Error::Io)?;
-        Ok(Self { db, log, meta, file, dir: dir.to_owned() })
+    /// Whether what does not open as a store holds something all the same.
+    pub(super) fn has_remains(dir: &Path) -> bool {
+        Trees::has_remains(dir)
     }
 
     /// Everything written before this call survives a loss of power after it.
     pub(super) fn sync(&self) -> io::Result<()> {
-        if self.db.flush().map_err(into_io)? > 0 {
-            range_sync::check()?;
-        }
+        self.0.flush()?;
         self.refuse_blobs()?;
         if faults::skips_sync() {
             return Ok(());
         }
-        self.file.sync_all()?;
+        self.0.fsync()?;
         faults::after_sync()
     }
 
-    /// A value that sled moved to a file of its own was not fsynced with the rest.
+    /// A value in a file of its own was not fsynced with the rest.
     fn refuse_blobs(&self) -> io::Result<()> {
         if faults::keeps_values_whole() {
             return Ok(());
         }
-        match std::fs::read_dir(self.dir.join("blobs")).and_then(|mut dir| dir.next().transpose()) {
-            Ok(None) => Ok(()),
-            Ok(Some(blob)) => Err(io::Error::other(format!(
+        match self.0.blob()? {
+            None => Ok(()),
+            Some(blob) => Err(io::Error::other(format!(
                 "the store has a blob file ({}), which is not durable",
-                blob.path().display()
+                blob.display()
             ))),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(error),
         }
     }
 
     pub(super) fn get(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
-        Ok(self.meta.get(name).map_err(into_io)?.map(|value| value.to_vec()))
+        self.0.get(name)
     }
 
     /// Not durable before the next [`sync`](Self::sync).
     pub(super) fn put(&self, name: &str, value: &[u8]) -> io::Result<()> {
-        self.meta.insert(name, value).map_err(into_io)?;
-        Ok(())
+        self.0.put(name, value)
     }
 
     /// Writes records, all or none. Not durable before the next [`sync`](Self::sync).
     pub(super) fn append(&self, records: &[(u64, Vec<u8>)]) -> io::Result<()> {
         let part_bytes = if faults::keeps_values_whole() { usize::MAX } else { PART_BYTES };
-        let mut batch = sled::Batch::default();
+        let mut whole = Vec::with_capacity(records.len());
         for (index, record) in records {
             let mut bytes = Vec::with_capacity(LENGTH_BYTES + record.len());
             let length = u32::try_from(record.len()).map_err(|_| io::Error::other("a record over 4 GiB"))?;
             bytes.extend_from_slice(&length.to_be_bytes());
             bytes.extend_from_slice(record);
+            whole.push((*index, bytes));
+        }
+        let mut changes = Vec::new();
+        for (index, bytes) in &whole {
             for (part, value) in bytes.chunks(part_bytes).enumerate() {
                 let part = u32::try_from(part).map_err(|_| io::Error::other("a record of too many parts"))?;
-                batch.insert(&key(*index, part)[..], value);
+                changes.push((key(*index, part), Some(value)));
             }
         }
-        self.log.apply_batch(batch).map_err(into_io)
+        self.0.write(&changes)
     }
 
     /// Records in `range`, in order, until `limit_bytes` are exceeded; at least one if there is one.
@@ -163,12 +123,12 @@ impl Database {
         mut each: impl FnMut(u64, Vec<u8>) -> bool,
     ) -> io::Result<()> {
         let mut partial: Option<Partial> = None;
-        for item in self.log.range(&key(range.start, 0)[..]..&key(range.end, 0)[..]) {
-            let (key, value) = item.map_err(into_io)?;
-            let (index, part) = parse_key(&key)?;
+        for item in self.0.range(key(range.start, 0)..key(range.end, 0)) {
+            let (key, value) = item?;
+            let (index, part) = parse_key(key.as_ref())?;
             let record = match partial.take() {
-                None => Partial::begin(index, part, &value)?,
-                Some(record) => record.add(index, part, &value)?,
+                None => Partial::begin(index, part, value.as_ref())?,
+                Some(record) => record.add(index, part, value.as_ref())?,
             };
             if record.bytes.len() < record.length {
                 partial = Some(record);
@@ -182,26 +142,26 @@ impl Database {
         }
     }
 
-    /// Deletes the records after `index`, from the end backward, all or none.
+    /// Deletes the records after `index`, all or none.
     pub(super) fn truncate_after(&self, index: Option<u64>) -> io::Result<()> {
         let first = index.map_or(0, |index| index + 1);
-        let mut batch = sled::Batch::default();
-        for item in self.log.range(&key(first, 0)[..]..) {
-            batch.remove(item.map_err(into_io)?.0);
-        }
-        self.log.apply_batch(batch).map_err(into_io)
+        self.delete(key(first, 0)..key(u64::MAX, u32::MAX), usize::MAX).map(|_| ())
     }
 
     /// Deletes at most `parts` parts of records up to `index`, lowest first. False when none is left.
     pub(super) fn delete_some(&self, up_to: u64, parts: usize) -> io::Result<bool> {
-        let mut batch = sled::Batch::default();
-        let mut found = 0;
-        for item in self.log.range(..&key(up_to + 1, 0)[..]).take(parts) {
-            batch.remove(item.map_err(into_io)?.0);
-            found += 1;
+        Ok(self.delete(key(0, 0)..key(up_to + 1, 0), parts)? == parts)
+    }
+
+    /// Answers how many parts were deleted.
+    fn delete(&self, range: Range<Key>, most: usize) -> io::Result<usize> {
+        let mut changes = Vec::new();
+        for item in self.0.range(range).take(most) {
+            let (index, part) = parse_key(item?.0.as_ref())?;
+            changes.push((key(index, part), None));
         }
-        self.log.apply_batch(batch).map_err(into_io)?;
-        Ok(found == parts)
+        self.0.write(&changes)?;
+        Ok(changes.len())
     }
 }
 
@@ -232,7 +192,7 @@ impl Partial {
     }
 }
 
-fn key(index: u64, part: u32) -> [u8; 12] {
+fn key(index: u64, part: u32) -> Key {
     let mut key = [0; 12];
     key[..8].copy_from_slice(&index.to_be_bytes());
     key[8..].copy_from_slice(&part.to_be_bytes());
@@ -251,11 +211,4 @@ fn parse_key(key: &[u8]) -> io::Result<(u64, u32)> {
 
 fn damaged(what: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
-}
-
-fn into_io(error: sled::Error) -> io::Error {
-    match error {
-        sled::Error::Io(error) => error,
-        other => io::Error::other(other.to_string()),
-    }
 }

@@ -1,6 +1,7 @@
 //! The log, the vote and the purge marker on disk. Vote and entries are durable before anybody is told so;
 //! a store that is missing, empty, damaged or behind what this node promised is refused, never recreated
-//! under the same node id. `database.rs` is the only file that names sled, `thread.rs` its only user.
+//! under the same node id. `trees.rs` is the only file that names sled, `database.rs` its only user, `thread.rs` the only one
+//! of that.
 
 mod cache;
 mod database;
@@ -8,11 +9,11 @@ mod log;
 mod range_sync;
 mod stall;
 mod thread;
+pub(crate) mod trees;
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use holm_model::planted::{Plant, planted};
@@ -25,7 +26,8 @@ use tokio::sync::{Semaphore, oneshot};
 use self::cache::Cache;
 use self::database::Database;
 use self::stall::Busy;
-use self::thread::{Command, Thread};
+use self::thread::{Command, Commands, Thread};
+use crate::files;
 use crate::guarded::Guarded;
 use crate::identity::{Bounds, HELD_A_NODE, Identity, REJOIN};
 use crate::types::{Entry, LogId, Vote};
@@ -87,7 +89,7 @@ struct Shared {
 #[derive(Clone)]
 pub struct LogStore {
     shared: Arc<Shared>,
-    commands: mpsc::Sender<Command>,
+    commands: Commands,
     backlog: Arc<Semaphore>,
 }
 
@@ -109,20 +111,20 @@ pub(crate) fn create(data_dir: &Path, identity: &Identity) -> Result<(), Error> 
 /// When there is more, or it cannot be told.
 pub(crate) fn clear_unused(data_dir: &Path) -> Result<(), Error> {
     let dir = data_dir.join(DIR);
-    if !dir.try_exists().map_err(Error::Io)? {
+    if !files::exists(&dir).map_err(Error::Io)? {
         return Ok(());
     }
     let used = match open_database(&dir) {
         Ok(database) => is_used(&database).map_err(Error::Io)?,
         // Without one of its two files; what the other holds counts.
-        Err(Error::Missing(_)) => std::fs::metadata(dir.join("db")).is_ok_and(|file| file.len() > 0),
+        Err(Error::Missing(_)) => Database::has_remains(&dir),
         Err(Error::Empty(_)) => false,
         Err(error) => return Err(error),
     };
     if used {
         return Err(Error::Orphan(data_dir.to_owned()));
     }
-    std::fs::remove_dir_all(&dir).map_err(Error::Io)
+    files::remove_dir_all(&dir).map_err(Error::Io)
 }
 
 fn is_used(database: &Database) -> io::Result<bool> {
@@ -140,17 +142,13 @@ fn is_used(database: &Database) -> io::Result<bool> {
 /// When it does not.
 pub fn open(data_dir: &Path, identity: &Identity) -> Result<LogStore, Error> {
     let dir = data_dir.join(DIR);
-    if planted(Plant::RecreateStore) && !dir.is_dir() {
+    if planted(Plant::RecreateStore) && !files::exists(&dir).map_err(Error::Io)? {
         create(data_dir, identity)?;
     }
     let database = open_database(&dir)?;
     let shared = Arc::new(load(&dir, &database, identity)?);
-    let (commands, queue) = mpsc::channel();
     let thread = Thread::new(database, Arc::clone(&shared), identity.clone(), data_dir.to_owned());
-    std::thread::Builder::new()
-        .name("storage".to_owned())
-        .spawn(move || thread.run(&queue))
-        .map_err(Error::Io)?;
+    let commands = thread.start().map_err(Error::Io)?;
     Ok(LogStore { shared, commands, backlog: Arc::new(Semaphore::new(BACKLOG_BYTES as usize)) })
 }
 

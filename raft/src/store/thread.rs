@@ -2,6 +2,9 @@
 //! that wait for durability when the queue is empty share one fsync (group commit). A write or fsync that fails
 //! ends the process: the kernel reports it once, and the next fsync would answer for what never reached the disk.
 
+#[cfg(feature = "simulation")]
+mod simulated;
+
 use std::io;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -30,6 +33,10 @@ const PURGE_SLICE: usize = 512;
 /// Bounds of the log index are raised at most this often; each costs two fsyncs.
 const BOUNDS_PERIOD: Duration = Duration::from_secs(2);
 
+#[cfg(feature = "simulation")]
+pub(super) use self::simulated::Commands;
+#[cfg(not(feature = "simulation"))]
+pub(super) type Commands = std::sync::mpsc::Sender<Command>;
 pub(super) type Reply<T> = oneshot::Sender<io::Result<T>>;
 
 pub(super) enum Command {
@@ -95,8 +102,20 @@ impl Thread {
         }
     }
 
+    /// Gives it a thread of its own; answers the way to it.
+    #[cfg(not(feature = "simulation"))]
+    pub(super) fn start(self) -> io::Result<Commands> {
+        let (commands, queue) = std::sync::mpsc::channel();
+        self.spawn(queue).map(|()| commands)
+    }
+
+    fn spawn(self, queue: Receiver<Command>) -> io::Result<()> {
+        let named = std::thread::Builder::new().name("storage".to_owned());
+        named.spawn(move || self.run(&queue)).map(|_| ())
+    }
+
     /// Runs until closed. A panic of the database leaves it in no state to go on with.
-    pub(super) fn run(mut self, commands: &Receiver<Command>) {
+    fn run(mut self, commands: &Receiver<Command>) {
         match catch_unwind(AssertUnwindSafe(|| self.serve(commands))) {
             Err(panic) => stop_process(&format!("the store panicked: {}", panic_message(&*panic))),
             Ok(closed) => {
@@ -196,12 +215,14 @@ impl Thread {
         let records: Vec<_> = entries.iter().map(|entry| (entry.index(), encode(entry))).collect();
         self.waiting_bytes += entries.iter().map(entry_bytes).sum::<usize>();
         self.database.append(&records)?;
+        crate::simulated::appended(entries);
         self.written = entries.last().map(RaftEntry::log_id).or(self.written);
         Ok(records.last().map(|(index, _)| index + 1))
     }
 
     fn truncate_after(&mut self, last: Option<LogId>) -> io::Result<()> {
         self.database.truncate_after(last_index(last))?;
+        crate::simulated::truncated(last);
         if last_index(self.written) > last_index(last) {
             self.written = last;
         }
