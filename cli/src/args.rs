@@ -9,6 +9,7 @@ pub mod group;
 pub mod image;
 pub mod node;
 pub mod policy;
+pub mod project;
 pub mod quota;
 pub mod scheduler;
 pub mod value;
@@ -40,6 +41,12 @@ pub struct Global {
     #[arg(long = "endpoint", value_name = "ENDPOINT", value_delimiter = ',')]
     #[arg(global = true, help_heading = "Global options")]
     pub endpoints: Vec<String>,
+
+    /// The project whose VMs, server groups and images are meant; names are looked up in it. Without it: the variable
+    /// HOLM_PROJECT, else `default`.
+    // As above.
+    #[arg(long, value_name = "NAME", global = true, help_heading = "Global options")]
+    pub project: Option<String>,
 
     /// Show what a node knows by itself, perhaps out of date: for `list`, `show`, `explain` and `cluster
     /// status` when too few nodes are up for an answer that is certain.
@@ -93,6 +100,9 @@ pub enum Noun {
     /// How much a project may hold.
     #[command(subcommand)]
     Quota(quota::Verb),
+    /// Whose VMs, server groups and images are whose: names, quotas and placement, not access.
+    #[command(subcommand)]
+    Project(project::Verb),
     /// The cluster as a whole.
     #[command(subcommand)]
     Cluster(ClusterVerb),
@@ -122,12 +132,13 @@ impl Noun {
                 matches!(verb, node::Verb::List | node::Verb::Show(_) | node::Verb::Orphans { .. })
             }
             Self::Flavor(verb) => matches!(verb, flavor::Verb::List | flavor::Verb::Show(_)),
-            Self::Image(verb) => matches!(verb, image::Verb::List | image::Verb::Show(_)),
+            Self::Image(verb) => matches!(verb, image::Verb::List(_) | image::Verb::Show(_)),
             Self::Volume(verb) => matches!(verb, volume::Verb::List | volume::Verb::Show(_)),
             Self::Aggregate(verb) => matches!(verb, aggregate::Verb::List | aggregate::Verb::Show(_)),
-            Self::Group(verb) => matches!(verb, group::Verb::List | group::Verb::Show(_)),
+            Self::Group(verb) => matches!(verb, group::Verb::List(_) | group::Verb::Show(_)),
             Self::Az(AzVerb::List) => true,
             Self::Scheduler(verb) => matches!(verb, scheduler::Verb::Show),
+            Self::Project(verb) => matches!(verb, project::Verb::List | project::Verb::Show(_)),
             Self::Quota(verb) => matches!(verb, quota::Verb::List | quota::Verb::Show(_)),
             Self::Cluster(ClusterVerb::Status | ClusterVerb::Policy(policy::Verb::Show)) => true,
             _ => false,

@@ -27,6 +27,7 @@ use uuid::Uuid;
 use self::attempts::{Answer, Call};
 pub use self::endpoint::Endpoint;
 use crate::error::Error;
+use crate::output::record::DEFAULT_PROJECT;
 
 /// How long one request is tried before the operator is told.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -43,6 +44,8 @@ pub struct Client {
     revision: AtomicU64,
     patience: Duration,
     stale: bool,
+    /// Sent with every request when it is not the default one.
+    project: Option<String>,
 }
 
 impl Client {
@@ -58,12 +61,18 @@ impl Client {
             revision: AtomicU64::new(0),
             patience: PATIENCE,
             stale: false,
+            project: None,
         }
     }
 
     /// The same, reading what a node knows by itself if `stale`.
     pub fn with_stale(self, stale: bool) -> Self {
         Self { stale, ..self }
+    }
+
+    /// The same, for this project.
+    pub fn with_project(self, name: &str) -> Self {
+        Self { project: Some(name.to_owned()).filter(|name| name != DEFAULT_PROJECT), ..self }
     }
 
     /// The same, giving up after `patience`.

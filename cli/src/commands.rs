@@ -13,6 +13,7 @@ mod group;
 mod image;
 mod inventory;
 mod node;
+mod project;
 mod quota;
 mod scheduler;
 mod vm;
@@ -24,11 +25,14 @@ use crate::args::{AzVerb, Cli, ClusterVerb, Global, Noun};
 use crate::client::{Client, Endpoint};
 use crate::error::Error;
 use crate::output::Output;
+use crate::output::record::DEFAULT_PROJECT;
 
 /// What every command needs.
 pub struct Context {
     pub client: Client,
     pub output: Output,
+    /// The project that is meant.
+    pub project: String,
 }
 
 impl Context {
@@ -36,9 +40,24 @@ impl Context {
         let from_env = std::env::var("HOLM_ENDPOINTS").unwrap_or_default();
         let socket = std::env::var_os("HOLM_SOCKET").filter(|path| !path.is_empty()).map(PathBuf::from);
         let endpoints = Endpoint::choose(&global.endpoints, &from_env, socket.as_deref())?;
-        let client = Client::new(endpoints).with_stale(global.stale);
-        Ok(Self { client, output: Output::new(global.output) })
+        let project = chosen_project(global.project.as_deref(), std::env::var("HOLM_PROJECT").ok())?;
+        let client = Client::new(endpoints).with_stale(global.stale).with_project(&project);
+        Ok(Self { client, output: Output::new(global.output), project })
     }
+}
+
+/// The project that was typed, else that of the environment, else `default`.
+fn chosen_project(typed: Option<&str>, from_env: Option<String>) -> Result<String, Error> {
+    let (source, name) = match (typed, from_env.filter(|name| !name.is_empty())) {
+        (Some(typed), _) => ("--project", typed.to_owned()),
+        (None, Some(name)) => ("HOLM_PROJECT", name),
+        (None, None) => return Ok(DEFAULT_PROJECT.to_owned()),
+    };
+    if !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Ok(name);
+    }
+    let hint = "`holm project list` shows what there is";
+    Err(Error::usage(format!("{source}: {name:?} is not the name of a project"), hint))
 }
 
 /// Runs one command.
@@ -71,6 +90,7 @@ async fn ask_cluster(cx: &Context, noun: Noun) -> Result<(), Error> {
         Noun::Az(AzVerb::List) => az::list(cx).await,
         Noun::Scheduler(verb) => scheduler::run(cx, verb).await,
         Noun::Quota(verb) => quota::run(cx, verb).await,
+        Noun::Project(verb) => project::run(cx, verb).await,
         Noun::Cluster(ClusterVerb::Rebalance { apply, max_moves, min_gain }) => {
             cluster::rebalance::run(cx, apply, max_moves, min_gain).await
         }

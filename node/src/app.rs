@@ -23,6 +23,8 @@ pub struct App {
     pub orphans: Orphans,
     /// Cancelled when the daemon stops: answers without an end are ended then.
     pub stopping: CancellationToken,
+    /// Held by a creation that N+1 has to be judged for again, so that those of this node take turns.
+    pub admission: tokio::sync::Mutex<()>,
     caught_up: watch::Sender<bool>,
     run_dir: PathBuf,
 }
@@ -46,6 +48,7 @@ impl App {
             lease: Current::new(run_dir),
             orphans: Orphans::default(),
             stopping: CancellationToken::new(),
+            admission: tokio::sync::Mutex::new(()),
             caught_up: watch::Sender::new(false),
             run_dir: run_dir.to_owned(),
         }

@@ -24,6 +24,8 @@ pub mod openapi;
 mod page;
 mod policy;
 mod problem;
+mod project;
+mod projects;
 mod proxy;
 mod quotas;
 mod range;
@@ -46,8 +48,6 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::app::Shared;
 
-/// The only project there is.
-const PROJECT: &str = "default";
 /// On whose behalf requests act, until there are users.
 const ACTOR: &str = "admin";
 
@@ -80,6 +80,7 @@ fn routes() -> OpenApiRouter<Shared> {
         .merge(aggregates::routes())
         .merge(groups::routes())
         .merge(scheduler::routes())
+        .merge(projects::routes())
         .merge(quotas::routes())
         .merge(candidates::routes())
         .merge(what_if::routes())

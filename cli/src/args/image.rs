@@ -10,12 +10,19 @@ use super::value::key_value;
 pub enum Verb {
     /// Uploads a file as an image.
     Import(Import),
-    /// Lists the images.
-    List,
+    /// Lists the images a project may use: its own and those of `default`.
+    List(List),
     /// Shows an image.
     Show(Target),
     /// Deletes an image that no VM uses.
     Delete(Target),
+}
+
+#[derive(Debug, Args)]
+pub struct List {
+    /// Those of every project.
+    #[arg(long)]
+    pub all_projects: bool,
 }
 
 #[derive(Debug, Args)]

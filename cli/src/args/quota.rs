@@ -8,15 +8,15 @@ pub enum Verb {
     List,
     /// Shows what a project holds, beside what it may hold.
     Show(Target),
-    /// Sets limits of a project.
+    /// Sets limits of the project that `--project` or HOLM_PROJECT names.
     Set(Set),
 }
 
 #[derive(Debug, Args)]
 pub struct Target {
-    /// Name of the project.
-    #[arg(default_value = "default")]
-    pub project: String,
+    /// Name of the project; without it, the one that `--project` or HOLM_PROJECT names.
+    #[arg(id = "shown", value_name = "PROJECT")]
+    pub project: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -24,9 +24,6 @@ pub struct Set {
     /// `VCPU=16`, `MEMORY_MB=32768`, `DISK_GB=500`, `VMS=20`, `CUSTOM_…=N`; `VCPU=unlimited` lifts a limit.
     #[arg(required = true, value_name = "CLASS=LIMIT", value_parser = limit)]
     pub limits: Vec<(String, Option<u64>)>,
-    /// Name of the project.
-    #[arg(long, default_value = "default")]
-    pub project: String,
 }
 
 fn limit(text: &str) -> Result<(String, Option<u64>), String> {

@@ -215,6 +215,9 @@ pub struct List {
     /// Only VMs in this status (BUILD, ACTIVE, PAUSED, SHUTOFF, ERROR, MIGRATING, DELETING).
     #[arg(long, ignore_case = true)]
     pub status: Option<String>,
+    /// Those of every project.
+    #[arg(long)]
+    pub all_projects: bool,
     /// Go on showing them: redraws on a terminal, a line per change in a pipe.
     #[arg(short, long)]
     pub watch: bool,

@@ -68,8 +68,8 @@ impl Call {
         }
     }
 
-    fn request(&self, endpoint: &Endpoint, seen: Option<u64>) -> Request<Body> {
-        let mut request = request(&self.method, &self.target, endpoint);
+    fn request(&self, client: &Client, endpoint: &Endpoint, seen: Option<u64>) -> Request<Body> {
+        let mut request = client.request(&self.method, &self.target, endpoint);
         if !self.body.is_empty() {
             request = request.header(CONTENT_TYPE, "application/json");
         }
@@ -84,14 +84,20 @@ impl Call {
     }
 }
 
-/// The start of any request to `endpoint`.
-pub(super) fn request(method: &Method, target: &str, endpoint: &Endpoint) -> Builder {
-    Request::builder()
-        .method(method)
-        .uri(target)
-        .header(HOST, endpoint.host_header())
-        .header(USER_AGENT, concat!("holm/", env!("CARGO_PKG_VERSION")))
-        .header(ACCEPT, "application/json, text/event-stream, */*")
+impl Client {
+    /// The start of any request to `endpoint`.
+    pub(super) fn request(&self, method: &Method, target: &str, endpoint: &Endpoint) -> Builder {
+        let request = Request::builder()
+            .method(method)
+            .uri(target)
+            .header(HOST, endpoint.host_header())
+            .header(USER_AGENT, concat!("holm/", env!("CARGO_PKG_VERSION")))
+            .header(ACCEPT, "application/json, text/event-stream, */*");
+        match &self.project {
+            Some(project) => request.header(HeaderName::from_static(header::PROJECT), project),
+            None => request,
+        }
+    }
 }
 
 /// Adds what makes a write happen once.
@@ -221,7 +227,7 @@ impl Client {
             *seen = Some(self.ask_health(&mut connection, endpoint, limit).await?.health.revision);
         }
         let left = limit.saturating_sub(start.elapsed()).max(Duration::from_millis(100));
-        let response = connection.send(call.request(endpoint, *seen), left).await?;
+        let response = connection.send(call.request(self, endpoint, *seen), left).await?;
         self.learn_from(response.headers());
         let status = response.status();
         if call.open && (status.is_success() || status == StatusCode::SWITCHING_PROTOCOLS) {

@@ -8,7 +8,7 @@ use holm_api::Health;
 use hyper::header::DATE;
 use hyper::{HeaderMap, Method};
 
-use super::attempts::{read, request};
+use super::attempts::read;
 use super::transport::{Connection, Failure, whole};
 use super::{Client, Endpoint};
 
@@ -32,7 +32,7 @@ impl Client {
             Failure::NoAnswer(why) => Failure::Silent(why),
             other => other,
         };
-        let request = request(&Method::GET, "/health", endpoint);
+        let request = self.request(&Method::GET, "/health", endpoint);
         let request = request.body(whole(Bytes::new())).expect("a fixed request is well-formed");
         let response = connection.send(request, limit).await.map_err(unsent)?;
         let date = date(response.headers());

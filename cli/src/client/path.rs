@@ -28,6 +28,8 @@ pub fn of(collection: &str, name: &str, rest: &str) -> Result<String, Error> {
             "vms" => "a VM",
             "images" => "an image",
             "flavors" => "a flavor",
+            "projects" | "quotas" => "a project",
+            "server-groups" => "a server group",
             _ => "a node",
         };
         return Err(Error::usage(format!("`{name}` is not the name of {noun}"), "give a name or an id"));

@@ -18,7 +18,7 @@ use tokio::time::interval;
 use tokio_util::io::ReaderStream;
 use uuid::Uuid;
 
-use super::attempts::{Answer, Attempt, Trouble, idempotent, judge, read, request};
+use super::attempts::{Answer, Attempt, Trouble, idempotent, judge, read};
 use super::transport::{Body, Connection, Failure};
 use super::{Client, Endpoint};
 use crate::error::Error;
@@ -86,7 +86,8 @@ impl Client {
                 Err(failure) => return Ok(Err(failure)),
             }
         }
-        let request = request(&Method::POST, &upload.target, endpoint)
+        let request = self
+            .request(&Method::POST, &upload.target, endpoint)
             .header(CONTENT_TYPE, "application/octet-stream")
             .header(CONTENT_LENGTH, upload.size_bytes)
             .header(header::SHA256, &upload.sha256);

@@ -12,6 +12,7 @@ mod image;
 mod node;
 pub mod orphan;
 pub mod policy;
+mod project;
 mod quota;
 mod rebalance;
 mod scheduler;
@@ -47,6 +48,19 @@ pub trait Record: Serialize + Sized {
     fn footer(_records: &[Self]) -> Vec<String> {
         Vec::new()
     }
+}
+
+/// The project that needs no name.
+pub const DEFAULT_PROJECT: &str = "default";
+
+/// A name among those of several projects, as the cluster writes it too: `shop/web`, and `web` in `default`.
+pub fn name_among_all(project: &str, name: &str) -> String {
+    if project == DEFAULT_PROJECT { name.to_owned() } else { format!("{project}/{name}") }
+}
+
+/// The project of a record's details, where it is not the usual one.
+fn project(name: &str) -> (String, String) {
+    optional("Project", Some(name).filter(|name| *name != DEFAULT_PROJECT))
 }
 
 /// A labelled value of a record's details.

@@ -7,7 +7,8 @@ pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// Request: the revision the client knew before its first attempt. A key that is sent again after it was forgotten
 /// is then refused as expired; without this header it acts a second time.
 pub const SEEN: &str = "holm-seen";
-/// Request: only `default` exists.
+/// Request: the project it is about, by name; `default` if not given. Names are looked up within it, what is created
+/// belongs to it, lists show it.
 pub const PROJECT: &str = "holm-project";
 /// Request: SHA-256 the uploaded bytes must have, in hex.
 pub const SHA256: &str = "holm-sha256";

@@ -17,6 +17,7 @@ pub mod list;
 pub mod node;
 pub mod policy;
 pub mod problem;
+pub mod project;
 pub mod query;
 pub mod quota;
 pub mod rebalance;
@@ -45,9 +46,10 @@ pub use node::{
 };
 pub use policy::{BeginFreeze, Bounded, ClusterPolicy, Freeze, PatchClusterPolicy};
 pub use problem::{Code, Problem, QuotaExceeded};
+pub use project::{CreateProject, PatchProject, Project};
 pub use query::{
     CandidatesQuery, Consistency, CreateImageQuery, CreateVmQuery, DrainQuery, EventsQuery, ListQuery,
-    LogQuery, ReadQuery, RemoveNodeQuery, VmListQuery,
+    LogQuery, ProjectListQuery, ReadQuery, RemoveNodeQuery, VmListQuery,
 };
 pub use quota::{Quota, QuotaClass, SetQuota};
 pub use rebalance::{PlannedMove, Rebalance, RebalanceQuery, RefusedMove, StartRebalance, Staying};

@@ -45,6 +45,26 @@ pub struct ListQuery {
     pub consistency: Consistency,
 }
 
+/// Of a list of what belongs to projects.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+pub struct ProjectListQuery {
+    /// 1 to 1000, 100 if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[param(minimum = 1, maximum = 1000)]
+    pub limit: Option<u32>,
+    /// `next` of the page before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub marker: Option<String>,
+    /// `linearizable` (default) or `stale`.
+    #[param(inline)]
+    pub consistency: Consistency,
+    /// Of every project, not only that of `Holm-Project`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub all_projects: bool,
+}
+
 /// Of the list of VMs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, default)]
@@ -70,6 +90,9 @@ pub struct VmListQuery {
     /// Only the VM of this name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// Of every project, not only that of `Holm-Project`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub all_projects: bool,
 }
 
 /// Of a VM's console log.

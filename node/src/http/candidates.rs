@@ -12,11 +12,13 @@ use utoipa_axum::routes;
 use uuid::Uuid;
 
 use super::answer::Answer;
+use super::convert;
 use super::explain::explanation;
 use super::extract::Query;
+use super::openapi::ProjectHeader;
 use super::problem::{Failure, Result};
+use super::project::Project;
 use super::read::Snapshot;
-use super::{PROJECT, convert};
 use crate::app::Shared;
 
 pub fn routes() -> OpenApiRouter<Shared> {
@@ -25,10 +27,11 @@ pub fn routes() -> OpenApiRouter<Shared> {
 
 /// Say which nodes would take a VM of a flavor now, by every enabled filter but those about its image.
 #[utoipa::path(get, path = "/v1/allocation-candidates", tag = "allocation-candidates",
-    params(CandidatesQuery),
+    params(CandidatesQuery, ProjectHeader),
     responses((status = 200, body = AllocationCandidates)))]
 async fn list(
     State(app): State<Shared>,
+    project: Project,
     Query(query): Query<CandidatesQuery>,
 ) -> Result<Answer<AllocationCandidates>> {
     let snapshot = Snapshot::take(&app.raft, query.consistency).await?;
@@ -37,11 +40,11 @@ async fn list(
         code: holm_api::Code::InvalidQuery,
         ..Failure::unknown_reference("flavor", Kind::Flavor, &query.flavor)
     })?;
-    Ok(Answer::read(&snapshot, candidates(state, flavor)))
+    Ok(Answer::read(&snapshot, candidates(state, project.known(state)?, flavor)))
 }
 
-fn candidates(state: &Model, flavor: &Flavor) -> AllocationCandidates {
-    let vm = thought_of(flavor);
+fn candidates(state: &Model, project: &str, flavor: &Flavor) -> AllocationCandidates {
+    let vm = thought_of(project, flavor);
     let claim = claim_of(&vm.spec);
     let (mut candidates, mut refusals) = (Vec::new(), Vec::new());
     for host in explanation(state, &vm).hosts {
@@ -81,10 +84,10 @@ fn room(state: &Model, node: NodeId, claim: &Resources) -> (std::collections::BT
 }
 
 /// A VM that only the question knows.
-fn thought_of(flavor: &Flavor) -> Vm {
+fn thought_of(project: &str, flavor: &Flavor) -> Vm {
     Vm {
         id: VmId(Uuid::nil()),
-        project: PROJECT.to_owned(),
+        project: project.to_owned(),
         name: "candidate".to_owned(),
         spec: VmSpec {
             flavor: flavor.id,

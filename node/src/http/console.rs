@@ -18,7 +18,9 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::extract::{Named, Query};
+use super::openapi::ProjectHeader;
 use super::problem::{Failure, Result};
+use super::project::Project;
 use super::proxy::forward;
 use super::read::READ_TIMEOUT;
 use super::vms::find;
@@ -38,16 +40,16 @@ enum Place {
     There(Box<Node>),
 }
 
-async fn place(app: &App, name: &str) -> Result<Place> {
+async fn place(app: &App, project: &Project, name: &str) -> Result<Place> {
     let local = app.raft.state();
-    if find(&local.state, name).is_ok_and(|vm| vm.claim.is_some()) {
-        return placed(app, &local.state, name);
+    if find(&local.state, project, name).is_ok_and(|vm| vm.claim.is_some()) {
+        return placed(app, &local.state, project, name);
     }
-    placed(app, &app.raft.read(READ_TIMEOUT).await?.state, name)
+    placed(app, &app.raft.read(READ_TIMEOUT).await?.state, project, name)
 }
 
-fn placed(app: &App, state: &Model, name: &str) -> Result<Place> {
-    let vm = find(state, name)?;
+fn placed(app: &App, state: &Model, project: &Project, name: &str) -> Result<Place> {
+    let vm = find(state, project, name)?;
     let Some(claim) = &vm.claim else {
         return Err(Failure::new(Code::WrongState, format!("VM `{}` is on no node", vm.name))
             .hint(format!("`holm vm explain {}` says why", vm.name)));
@@ -63,10 +65,11 @@ fn placed(app: &App, state: &Model, name: &str) -> Result<Place> {
 
 /// The end of what the guest printed, as raw bytes.
 #[utoipa::path(get, path = "/v1/vms/{vm}/log", tag = "vms",
-    params(("vm" = String, Path, description = "Name or id"), LogQuery),
+    params(("vm" = String, Path, description = "Name or id"), LogQuery, ProjectHeader),
     responses((status = 200, body = Vec<u8>, content_type = "application/octet-stream")))]
 async fn log(
     State(app): State<Shared>,
+    project: Project,
     Named(name): Named,
     Query(query): Query<LogQuery>,
     request: Request,
@@ -76,7 +79,7 @@ async fn log(
         let detail = format!("is {bytes}, must be 1 to {LOG_BYTES_MAX}");
         return Err(Failure::new(Code::InvalidQuery, detail).field("bytes"));
     }
-    let vm = match place(&app, &name).await? {
+    let vm = match place(&app, &project, &name).await? {
         Place::Here(vm) => vm,
         Place::There(node) => return forward(&app, &node, request).await,
     };
@@ -149,18 +152,24 @@ fn overlap(printed: &[u8], live: &[u8]) -> usize {
 #[utoipa::path(get, path = "/v1/vms/{vm}/console", tag = "vms",
     params(
         ("vm" = String, Path, description = "Name or id"),
+        ProjectHeader,
         ("Upgrade" = String, Header, description = "`holm-console`"),
         ("Connection" = String, Header, description = "`upgrade`"),
     ),
     responses((status = 101, description = "The console follows")))]
-async fn console(State(app): State<Shared>, Named(name): Named, mut request: Request) -> Result<Response> {
+async fn console(
+    State(app): State<Shared>,
+    project: Project,
+    Named(name): Named,
+    mut request: Request,
+) -> Result<Response> {
     if !wants_console(request.headers()) {
         let failure = Failure::new(Code::UpgradeRequired, "this path only speaks the console protocol");
         return Err(failure.field("Upgrade").hint(format!(
             "use `holm vm console {name}`, or send `Connection: upgrade` and `Upgrade: {CONSOLE_PROTOCOL}`"
         )));
     }
-    let vm = match place(&app, &name).await? {
+    let vm = match place(&app, &project, &name).await? {
         Place::Here(vm) => vm,
         Place::There(node) => return forward(&app, &node, request).await,
     };

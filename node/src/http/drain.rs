@@ -57,7 +57,7 @@ async fn drain(
     };
     if query.dry_run {
         let snapshot = Snapshot::take(&app.raft, holm_api::Consistency::Linearizable).await?;
-        let imagined = imagine(snapshot.state(), build(snapshot.state())?)?;
+        let imagined = imagine(snapshot.state(), intent.actor(), build(snapshot.state())?)?;
         let foreseen = progress(&imagined, find(&imagined, &name.0)?)?;
         let foreseen = DrainProgress { since: None, dry_run: true, ..foreseen };
         return Ok(Answer::read(&snapshot, foreseen).into_response());
@@ -183,7 +183,7 @@ fn request(state: &Model, node: &node::Node, body: &DrainNode) -> Result<DrainRe
         Some(pinned) => pinned,
         None => {
             let there = state.vms_on(node.id).filter(|vm| is_pinned(vm) && may_run(vm));
-            let names: Vec<&str> = there.map(|vm| vm.name.as_str()).collect();
+            let names: Vec<String> = there.map(|vm| convert::vm_name(state, vm.id)).collect();
             if !names.is_empty() {
                 return Err(say_what_of_pinned(node, &names));
             }
@@ -197,7 +197,7 @@ fn is_pinned(vm: &Vm) -> bool {
     vm.spec.availability == Availability::Pinned
 }
 
-fn say_what_of_pinned(node: &node::Node, names: &[&str]) -> Failure {
+fn say_what_of_pinned(node: &node::Node, names: &[String]) -> Failure {
     let more = if names.len() > TOLD { format!(" and {} more", names.len() - TOLD) } else { String::new() };
     let listed = names[..names.len().min(TOLD)].join(", ");
     let verb = if names.len() == 1 { "runs" } else { "run" };

@@ -8,16 +8,17 @@ use holm_sched::{Batch, Policy};
 
 use super::explain::explanation;
 use super::problem::{Failure, Result};
-use super::{ACTOR, PROJECT, convert};
+use super::{convert, n_plus_one};
 use crate::clock;
 
 /// The first VM on every node, and with several, where each would go.
 ///
 /// # Errors
 /// What the request would be refused with.
-pub fn explain(state: &State, command: Command, ids: &[VmId]) -> Result<Explanation> {
+pub fn explain(state: &State, actor: Actor, command: Command, ids: &[VmId]) -> Result<Explanation> {
     let batch = matches!(command, Command::CreateVms(_));
-    let imagined = imagine(state, command)?;
+    n_plus_one::refuse(state, &actor, &command)?;
+    let imagined = imagine(state, actor, n_plus_one::admitted_at(command, Some(state.revision)))?;
     let vms: Vec<&Vm> = ids.iter().filter_map(|id| imagined.vms.get(id)).collect();
     let Some(first) = vms.first() else {
         return Err(Failure::new(holm_api::Code::Internal, "the request would create nothing"));
@@ -37,9 +38,8 @@ pub fn explain(state: &State, command: Command, ids: &[VmId]) -> Result<Explanat
 ///
 /// # Errors
 /// What the command would be refused with.
-pub fn imagine(state: &State, command: Command) -> Result<State> {
+pub fn imagine(state: &State, actor: Actor, command: Command) -> Result<State> {
     let mut imagined = state.clone();
-    let actor = Actor { name: ACTOR.to_owned(), project: PROJECT.to_owned() };
     let proposal = Proposal { key: None, seen: state.revision, actor, command };
     match apply(&mut imagined, &Entry { at: clock::now(), proposal }).reply {
         Reply::Rejected(reason) => Err(reason.into()),

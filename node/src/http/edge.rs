@@ -1,5 +1,5 @@
-//! The outermost layer of every request: gives it an id, refuses what no handler should see, turns a panic
-//! into a problem, writes failures, counts and logs.
+//! The outermost layer of every request: gives it an id, turns a panic into a problem, writes failures, counts and
+//! logs.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -7,16 +7,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderMap, HeaderValue};
+use axum::http::HeaderValue;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures::FutureExt;
 use holm_api::{Code, header as holm};
 use uuid::Uuid;
 
-use super::PROJECT;
 use super::metrics::Traffic;
-use super::problem::{Failure, Result, render};
+use super::problem::{Failure, render};
 
 /// Wraps one request.
 pub async fn edge(State(traffic): State<Arc<Traffic>>, request: Request, next: Next) -> Response {
@@ -25,13 +24,10 @@ pub async fn edge(State(traffic): State<Arc<Traffic>>, request: Request, next: N
     let method = request.method().clone();
     let path = request.uri().path().to_owned();
     let route = request.extensions().get::<MatchedPath>().map(|route| route.as_str().to_owned());
-    let response = match project(request.headers()) {
-        Ok(()) => AssertUnwindSafe(next.run(request))
-            .catch_unwind()
-            .await
-            .unwrap_or_else(|panic| panicked(panic.as_ref()).into_response()),
-        Err(failure) => failure.into_response(),
-    };
+    let response = AssertUnwindSafe(next.run(request))
+        .catch_unwind()
+        .await
+        .unwrap_or_else(|panic| panicked(panic.as_ref()).into_response());
     let mut response = render(response, &request_id, method.as_str(), &path);
     let id = HeaderValue::from_str(&request_id).expect("a UUID is a valid header value");
     response.headers_mut().entry(holm::REQUEST_ID).or_insert(id);
@@ -46,19 +42,6 @@ pub async fn edge(State(traffic): State<Arc<Traffic>>, request: Request, next: N
         tracing::debug!(%request_id, %method, path, %status, elapsed_ms, "request");
     }
     response
-}
-
-/// Only the default project exists; a request for another must not silently act on it.
-fn project(headers: &HeaderMap) -> Result<()> {
-    match headers.get(holm::PROJECT) {
-        Some(project) if project != PROJECT => Err(Failure::new(
-            Code::InvalidHeader,
-            format!("there is no project {project:?}: only `{PROJECT}` exists"),
-        )
-        .field("Holm-Project")
-        .hint("leave the header out")),
-        _ => Ok(()),
-    }
 }
 
 fn panicked(panic: &(dyn Any + Send)) -> Failure {
@@ -120,12 +103,5 @@ mod tests {
             answer.contains("\"code\":\"method_not_allowed\"") && answer.contains("allow: GET,HEAD"),
             "{answer}"
         );
-    }
-
-    #[tokio::test]
-    async fn another_project_is_refused_before_any_handler() {
-        let answer =
-            served("GET /boom HTTP/1.1\r\nhost: x\r\nholm-project: other\r\nconnection: close\r\n\r\n").await;
-        assert!(answer.contains("\"field\":\"Holm-Project\""), "{answer}");
     }
 }

@@ -13,7 +13,9 @@ use utoipa_axum::routes;
 use super::answer::Answer;
 use super::convert;
 use super::extract::{Named, Query};
+use super::openapi::ProjectHeader;
 use super::problem::Result;
+use super::project::Project;
 use super::read::Snapshot;
 use super::vms::find;
 use crate::app::Shared;
@@ -24,16 +26,17 @@ pub fn routes() -> OpenApiRouter<Shared> {
 
 /// Explain a VM's placement, node by node.
 #[utoipa::path(get, path = "/v1/vms/{vm}/explain", tag = "vms",
-    params(("vm" = String, Path, description = "Name or id"), ReadQuery),
+    params(("vm" = String, Path, description = "Name or id"), ReadQuery, ProjectHeader),
     responses((status = 200, body = Explanation)))]
 async fn explain(
     State(app): State<Shared>,
+    project: Project,
     Named(name): Named,
     Query(query): Query<ReadQuery>,
 ) -> Result<Answer<Explanation>> {
     let snapshot = Snapshot::take(&app.raft, query.consistency).await?;
     let state = snapshot.state();
-    let explanation = explanation(state, find(state, &name)?);
+    let explanation = explanation(state, find(state, &project, &name)?);
     Ok(Answer::read(&snapshot, explanation))
 }
 

@@ -2,20 +2,22 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use holm_api::{CreateServerGroup, Deleted, List, ListQuery, PatchServerGroup, ReadQuery, ServerGroup};
+use holm_api::{
+    CreateServerGroup, Deleted, List, PatchServerGroup, ProjectListQuery, ReadQuery, ServerGroup,
+};
 use holm_model::reply::{Kind, Outcome};
 use holm_model::{Command, GroupId, State as Model, command, group, limits};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
-use super::PROJECT;
 use super::answer::Answer;
 use super::convert;
 use super::extract::{Change, Named, NoBody, Query};
-use super::openapi::{MatchHeader, WriteHeaders};
+use super::openapi::{MatchHeader, ProjectHeader, WriteHeaders};
 use super::page::Page;
 use super::problem::{Failure, Result};
+use super::project::Project;
 use super::read::Snapshot;
 use super::write::{Accepted, Basis, perform};
 use crate::app::Shared;
@@ -48,31 +50,35 @@ async fn create(State(app): State<Shared>, change: Change<CreateServerGroup>) ->
 }
 
 /// List server groups.
-#[utoipa::path(get, path = "/v1/server-groups", tag = "server-groups", params(ListQuery),
+#[utoipa::path(get, path = "/v1/server-groups", tag = "server-groups", params(ProjectListQuery, ProjectHeader),
     responses((status = 200, body = List<ServerGroup>)))]
 async fn list(
     State(app): State<Shared>,
-    Query(query): Query<ListQuery>,
+    project: Project,
+    Query(query): Query<ProjectListQuery>,
 ) -> Result<Answer<List<ServerGroup>>> {
     let page = Page::<GroupId>::new(query.limit, query.marker.as_deref())?;
     let snapshot = Snapshot::take(&app.raft, query.consistency).await?;
     let state = snapshot.state();
-    let rest = state.groups.range(page.start()).filter(|(_, group)| group.project == PROJECT);
+    let project = project.known(state)?;
+    let wanted = |group: &group::ServerGroup| query.all_projects || group.project == project;
+    let rest = state.groups.range(page.start()).filter(|(_, group)| wanted(group));
     let list = page.cut(state.revision, rest, |group| convert::group(state, group));
     Ok(Answer::read(&snapshot, list))
 }
 
 /// Show a server group and where its members are.
 #[utoipa::path(get, path = "/v1/server-groups/{group}", tag = "server-groups",
-    params(("group" = String, Path, description = "Name or id"), ReadQuery),
+    params(("group" = String, Path, description = "Name or id"), ReadQuery, ProjectHeader),
     responses((status = 200, body = ServerGroup)))]
 async fn show(
     State(app): State<Shared>,
+    project: Project,
     Named(name): Named,
     Query(query): Query<ReadQuery>,
 ) -> Result<Answer<ServerGroup>> {
     let snapshot = Snapshot::take(&app.raft, query.consistency).await?;
-    let group = convert::group(snapshot.state(), find(snapshot.state(), &name)?);
+    let group = convert::group(snapshot.state(), find(snapshot.state(), &project, &name)?);
     let revision = group.revision;
     Ok(Answer::read(&snapshot, group).etag(revision))
 }
@@ -90,7 +96,7 @@ async fn patch(
     let Change { body, intent } = change;
     let accepted = perform(&app.raft, &intent, Basis::of(&name), |state| {
         Ok(Command::UpdateGroup(command::UpdateGroup {
-            id: find(state, &name.0)?.id,
+            id: find(state, &intent.project, &name.0)?.id,
             name: body.name.clone(),
             max_server_per_host: body.max_server_per_host,
             expected: intent.expected,
@@ -113,7 +119,7 @@ async fn delete(
 ) -> Result<Answer<Deleted>> {
     let before = app.raft.state();
     let accepted = perform(&app.raft, &intent, Basis::of(&name), |state| {
-        let id = find(state, &name.0)?.id;
+        let id = find(state, &intent.project, &name.0)?.id;
         Ok(Command::DeleteGroup(command::DeleteGroup { id, expected: intent.expected }))
     })
     .await?;
@@ -122,8 +128,8 @@ async fn delete(
     Ok(Answer::deleted(&accepted, id.to_string(), known))
 }
 
-fn find<'a>(state: &'a Model, name: &str) -> Result<&'a group::ServerGroup> {
-    state.find_group(PROJECT, name).ok_or_else(|| Failure::not_found(Kind::Group, name))
+fn find<'a>(state: &'a Model, project: &Project, name: &str) -> Result<&'a group::ServerGroup> {
+    state.find_group(project.known(state)?, name).ok_or_else(|| Failure::not_found(Kind::Group, name))
 }
 
 fn subject(accepted: &Accepted) -> Result<GroupId> {

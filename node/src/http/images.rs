@@ -9,7 +9,7 @@ use axum::extract::{FromRequestParts, Request, State};
 use axum::http::{HeaderMap, StatusCode, header, request};
 use axum::response::Response;
 use futures::StreamExt;
-use holm_api::{Code, CreateImageQuery, Deleted, Image, List, ListQuery, ReadQuery, header as holm};
+use holm_api::{Code, CreateImageQuery, Deleted, Image, List, ProjectListQuery, ReadQuery, header as holm};
 use holm_model::reply::{Kind, Outcome};
 use holm_model::{Command, ImageId, Reason, State as Model, command, image, limits};
 use holm_vmm::image_check;
@@ -19,15 +19,16 @@ use utoipa_axum::routes;
 use uuid::Uuid;
 
 use super::answer::Answer;
+use super::convert;
 use super::extract::{Change, Named, NoBody, Query, Repeated, drain};
-use super::openapi::{MatchHeader, WriteHeaders};
+use super::openapi::{MatchHeader, ProjectHeader, WriteHeaders};
 use super::page::Page;
 use super::problem::{Failure, Result};
+use super::project::Project;
 use super::proxy::{forward, was_forwarded};
 use super::range::serve;
 use super::read::{READ_TIMEOUT, Snapshot};
 use super::write::{Accepted, Basis, Intent, perform};
-use super::{PROJECT, convert};
 use crate::app::{App, Shared, chain};
 
 /// An upload that brings nothing for this long has been given up.
@@ -132,7 +133,7 @@ async fn admit(app: &App, parts: &request::Parts, query: ImportQuery) -> Result<
     if let Some(done) = intent.answered(&published.state)? {
         return Ok(Admitted::Before(Accepted { done, duplicate: true, published }));
     }
-    if published.state.find_image(PROJECT, &query.name).is_some() {
+    if published.state.find_image(intent.project.known(&published.state)?, &query.name).is_some() {
         return Err(Reason::NameTaken { kind: Kind::Image, name: query.name }.into());
     }
     let kind = convert::image_kind(query.kind);
@@ -220,29 +221,36 @@ fn store_failure(error: image_store::Error) -> Failure {
     }
 }
 
-/// List images, oldest first.
-#[utoipa::path(get, path = "/v1/images", tag = "images", params(ListQuery),
+/// List the images a project may use, its own and those of `default`, oldest first.
+#[utoipa::path(get, path = "/v1/images", tag = "images", params(ProjectListQuery, ProjectHeader),
     responses((status = 200, body = List<Image>)))]
-async fn list(State(app): State<Shared>, Query(query): Query<ListQuery>) -> Result<Answer<List<Image>>> {
+async fn list(
+    State(app): State<Shared>,
+    project: Project,
+    Query(query): Query<ProjectListQuery>,
+) -> Result<Answer<List<Image>>> {
     let page = Page::<ImageId>::new(query.limit, query.marker.as_deref())?;
     let snapshot = Snapshot::take(&app.raft, query.consistency).await?;
     let state = snapshot.state();
-    let rest = state.images.range(page.start()).filter(|(_, image)| image.project == PROJECT);
+    let project = project.known(state)?;
+    let wanted = |image: &image::Image| query.all_projects || image.is_usable_by(project);
+    let rest = state.images.range(page.start()).filter(|(_, image)| wanted(image));
     let list = page.cut(state.revision, rest, |image| convert::image(state, image));
     Ok(Answer::read(&snapshot, list))
 }
 
 /// Show an image.
 #[utoipa::path(get, path = "/v1/images/{image}", tag = "images",
-    params(("image" = String, Path, description = "Name or id"), ReadQuery),
+    params(("image" = String, Path, description = "Name or id"), ReadQuery, ProjectHeader),
     responses((status = 200, body = Image)))]
 async fn show(
     State(app): State<Shared>,
+    project: Project,
     Named(name): Named,
     Query(query): Query<ReadQuery>,
 ) -> Result<Answer<Image>> {
     let snapshot = Snapshot::take(&app.raft, query.consistency).await?;
-    let image = convert::image(snapshot.state(), find(snapshot.state(), &name)?);
+    let image = convert::image(snapshot.state(), usable(snapshot.state(), &project, &name)?);
     let revision = image.revision;
     Ok(Answer::read(&snapshot, image).etag(revision))
 }
@@ -258,7 +266,7 @@ async fn delete(
 ) -> Result<Answer<Deleted>> {
     let before = app.raft.state();
     let accepted = perform(&app.raft, &intent, Basis::of(&name), |state| {
-        let id = find(state, &name.0)?.id;
+        let id = own(state, &intent.project, &name.0)?.id;
         Ok(Command::DeleteImage(command::DeleteImage { id, expected: intent.expected }))
     })
     .await?;
@@ -275,13 +283,14 @@ async fn delete(
         (status = 206, body = Vec<u8>, content_type = "application/octet-stream")))]
 async fn data(
     State(app): State<Shared>,
+    project: Project,
     Named(name): Named,
     Query(query): Query<ReadQuery>,
     request: Request,
 ) -> Result<Response> {
     let snapshot = Snapshot::take(&app.raft, query.consistency).await?;
     let state = snapshot.state();
-    let image = find(state, &name)?;
+    let image = usable(state, &project, &name)?;
     if let Some(path) = app.images.path(&image.sha256) {
         return serve(&path, &image.sha256, request.headers()).await;
     }
@@ -297,6 +306,14 @@ async fn data(
     }
 }
 
-fn find<'a>(state: &'a Model, name: &str) -> Result<&'a image::Image> {
-    state.find_image(PROJECT, name).ok_or_else(|| Failure::not_found(Kind::Image, name))
+/// One that is read: by id of any project, by name of this or shared by all.
+fn usable<'a>(state: &'a Model, project: &Project, name: &str) -> Result<&'a image::Image> {
+    let project = project.known(state)?;
+    let image = state.find_image(project, name).or_else(|| state.find_usable_image(project, name));
+    image.ok_or_else(|| Failure::not_found(Kind::Image, name))
+}
+
+/// One that is changed: a name is looked up in the project alone.
+fn own<'a>(state: &'a Model, project: &Project, name: &str) -> Result<&'a image::Image> {
+    state.find_image(project.known(state)?, name).ok_or_else(|| Failure::not_found(Kind::Image, name))
 }

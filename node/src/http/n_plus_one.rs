@@ -1,6 +1,5 @@
 //! `/v1/n-plus-one`: whether the cluster could lose any one node and still hold its failover VMs; and the
-//! admission of new ones by it. Admission is asked on the state this node read: creations at the same moment may
-//! together go too far, and then everybody who asks is told.
+//! admission of new ones by it.
 
 use std::sync::Arc;
 
@@ -8,19 +7,23 @@ use axum::extract::State;
 use holm_api::{Code, NPlusOneVerdict, NodeLoss, ReadQuery};
 use holm_model::policy::NPlusOne;
 use holm_model::vm::Availability;
-use holm_model::{Actor, Command, State as Model};
+use holm_model::{Actor, Command, Reason, Revision, State as Model};
 use holm_raft::handle::Published;
 use holm_sched::n_plus_one::Loss;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::answer::Answer;
+use super::convert;
 use super::extract::Query;
 use super::problem::{Failure, Result};
 use super::read::Snapshot;
-use super::{ACTOR, PROJECT, convert};
+use super::write::{Accepted, Basis, Intent, attempt};
 use crate::app::Shared;
 use crate::clock;
+
+/// How often a judgement is made anew because other failover VMs came meanwhile.
+const TRIES: u32 = 16;
 
 pub fn routes() -> OpenApiRouter<Shared> {
     OpenApiRouter::new().routes(routes!(show))
@@ -68,38 +71,128 @@ fn summary(verdict: &holm_sched::NPlusOne) -> String {
     }
 }
 
-/// What the policy's `n_plus_one` says to a creation: warnings for its answer.
+/// Makes a write that may bring failover VMs, if the policy lets them come; with what it warns of. Judged first, on a
+/// linearizable read; apply takes the judgement only while no other failover VM has been admitted since, so of several
+/// at once each is judged with those before it.
 ///
 /// # Errors
-/// `n_plus_one`, when the policy refuses; or what the creation itself would be refused with.
-pub async fn admit(app: &Shared, command: Command) -> Result<Vec<String>> {
-    let failover = match &command {
-        Command::CreateVm(vm) => vm.availability == Availability::Failover,
-        Command::CreateVms(vms) => vms.items.iter().any(|vm| vm.availability == Availability::Failover),
-        _ => false,
+/// `n_plus_one`, when the policy refuses; or what the write itself is refused with.
+pub async fn perform_admitted(
+    app: &Shared,
+    intent: &Intent,
+    basis: Basis,
+    build: impl Fn(&Model) -> Result<Command>,
+) -> Result<(Accepted, Vec<String>)> {
+    let mut turn = None;
+    let mut tries = TRIES;
+    loop {
+        let judgement = judge(app, intent, &build, turn.is_some()).await?;
+        let admitted = |state: &Model| Ok(admitted_at(build(state)?, judgement.held_at));
+        tries -= 1;
+        match attempt(&app.raft, intent, basis, admitted).await? {
+            Ok(accepted) => return Ok((accepted, judgement.warnings)),
+            Err(Reason::Unadmitted { .. }) if tries > 0 => {
+                // Those of this node take turns; those of other nodes are few.
+                if turn.is_none() {
+                    turn = Some(app.admission.lock().await);
+                }
+            }
+            Err(reason) => return Err(reason.into()),
+        }
+    }
+}
+
+/// What N+1 says to a write.
+#[derive(Default)]
+struct Judgement {
+    /// The revision at which it holds with what is to come, if that was found.
+    held_at: Option<Revision>,
+    warnings: Vec<String>,
+}
+
+/// Judges a write that would bring failover VMs; one that was answered before, or would be refused anyway, is let by.
+async fn judge(
+    app: &Shared,
+    intent: &Intent,
+    build: &impl Fn(&Model) -> Result<Command>,
+    again: bool,
+) -> Result<Judgement> {
+    let here = app.raft.state();
+    let spared = |command: &Command| {
+        !again && here.state.scheduler.n_plus_one == NPlusOne::Off || !brings_failover(command)
     };
-    if !failover || app.raft.state().state.scheduler.n_plus_one == NPlusOne::Off {
-        return Ok(Vec::new());
+    if build(&here.state).is_ok_and(|command| spared(&command)) {
+        return Ok(Judgement::default());
     }
     let snapshot = Snapshot::take(&app.raft, holm_api::Consistency::Linearizable).await?;
-    let published = snapshot.published();
-    let actor = Actor { name: ACTOR.to_owned(), project: PROJECT.to_owned() };
-    let (sentences, refuse) = think(move || {
-        let state = &published.state;
-        // What apply itself refuses, it refuses better.
-        let verdict = holm_sched::n_plus_one_after(state, clock::now(), &actor, &command).unwrap_or_default();
-        (verdict.sentences(state), state.scheduler.n_plus_one == NPlusOne::Refuse)
-    })
-    .await?;
-    if refuse && !sentences.is_empty() {
-        let detail =
-            format!("with it, the cluster could no longer lose any one node: {}", sentences.join("; "));
-        return Err(Failure::new(Code::NPlusOne, detail).field("availability").hint(
-            "add a node or make room (`holm cluster what-if --lose NODE` shows what would fit where), create it pinned, \
-             or allow it with `holm scheduler set --n-plus-one warn`",
-        ));
+    let state = snapshot.state();
+    let (Ok(command), Ok(None)) = (build(state), intent.answered(state)) else {
+        return Ok(Judgement::default());
+    };
+    if !brings_failover(&command) {
+        return Ok(Judgement::default());
     }
-    Ok(sentences.into_iter().map(|sentence| format!("N+1: {sentence}")).collect())
+    let (published, actor) = (snapshot.published(), intent.actor());
+    let sentences = think(move || without_room(&published.state, &actor, command)).await?;
+    verdict_on(state.scheduler.n_plus_one, sentences, state.revision)
+}
+
+fn verdict_on(policy: NPlusOne, sentences: Vec<String>, judged: Revision) -> Result<Judgement> {
+    match policy {
+        NPlusOne::Off => Ok(Judgement::default()),
+        NPlusOne::Refuse if !sentences.is_empty() => Err(refusal(&sentences)),
+        NPlusOne::Warn | NPlusOne::Refuse => {
+            let held_at = sentences.is_empty().then_some(judged);
+            Ok(Judgement { held_at, warnings: sentences.iter().map(|of| format!("N+1: {of}")).collect() })
+        }
+    }
+}
+
+/// What a policy that refuses says to a command that is only thought of.
+///
+/// # Errors
+/// `n_plus_one`, as for the write itself.
+pub fn refuse(state: &Model, actor: &Actor, command: &Command) -> Result<()> {
+    if state.scheduler.n_plus_one != NPlusOne::Refuse || !brings_failover(command) {
+        return Ok(());
+    }
+    let sentences = without_room(state, actor, command.clone());
+    if sentences.is_empty() { Ok(()) } else { Err(refusal(&sentences)) }
+}
+
+/// What would no longer hold with the command; nothing where apply itself refuses it, which it does better.
+fn without_room(state: &Model, actor: &Actor, command: Command) -> Vec<String> {
+    let command = admitted_at(command, Some(state.revision));
+    let verdict = holm_sched::n_plus_one_after(state, clock::now(), actor, &command);
+    verdict.unwrap_or_default().sentences(state)
+}
+
+fn refusal(sentences: &[String]) -> Failure {
+    let detail = format!("with it, the cluster could no longer lose any one node: {}", sentences.join("; "));
+    Failure::new(Code::NPlusOne, detail).field("availability").hint(
+        "add a node or make room (`holm cluster what-if --lose NODE` shows what would fit where), keep it pinned, \
+         or allow it with `holm scheduler set --n-plus-one warn`",
+    )
+}
+
+fn brings_failover(command: &Command) -> bool {
+    match command {
+        Command::CreateVm(vm) => vm.availability == Availability::Failover,
+        Command::CreateVms(vms) => vms.items.iter().any(|vm| vm.availability == Availability::Failover),
+        Command::SetVmPolicies(change) => change.availability == Some(Availability::Failover),
+        _ => false,
+    }
+}
+
+/// The command, judged to hold at this revision.
+pub fn admitted_at(mut command: Command, judged: Option<Revision>) -> Command {
+    match &mut command {
+        Command::CreateVm(vm) => vm.admitted = judged,
+        Command::CreateVms(vms) => vms.items.iter_mut().for_each(|vm| vm.admitted = judged),
+        Command::SetVmPolicies(change) => change.admitted = judged,
+        _ => {}
+    }
+    command
 }
 
 /// What the policy warns of in the state as it is.

@@ -29,6 +29,20 @@ pub struct WriteHeaders {
     /// header it would act a second time.
     #[param(rename = "Holm-Seen", required = false)]
     holm_seen: Option<u64>,
+    /// The project by name; `default` if not given. Names are looked up within it, what is created belongs to it, and
+    /// idempotency keys are its own.
+    #[param(rename = "Holm-Project", required = false, max_length = 63)]
+    holm_project: Option<String>,
+}
+
+/// The header of everything that belongs to projects.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[allow(dead_code)] // As above; `project::Project` reads it.
+pub struct ProjectHeader {
+    /// The project by name; `default` if not given. Names are looked up within it, lists show it.
+    #[param(rename = "Holm-Project", required = false, max_length = 63)]
+    holm_project: Option<String>,
 }
 
 /// The header of writes to one record.

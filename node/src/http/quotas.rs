@@ -2,18 +2,18 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use holm_api::{Code, List, ListQuery, Quota, ReadQuery, SetQuota};
+use holm_api::{List, ListQuery, Quota, ReadQuery, SetQuota};
 use holm_model::{Command, ResourceClass, command};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::PROJECT;
 use super::answer::Answer;
 use super::convert;
 use super::extract::{Change, Named, Query};
 use super::openapi::WriteHeaders;
 use super::page::Page;
-use super::problem::{Failure, Result};
+use super::problem::Result;
+use super::projects::find;
 use super::read::Snapshot;
 use super::write::{Basis, perform};
 use crate::app::Shared;
@@ -29,32 +29,31 @@ async fn list(State(app): State<Shared>, Query(query): Query<ListQuery>) -> Resu
     let page = Page::<String>::new(query.limit, query.marker.as_deref())?;
     let snapshot = Snapshot::take(&app.raft, query.consistency).await?;
     let state = snapshot.state();
-    let projects =
-        [PROJECT.to_owned()].into_iter().chain(state.quotas.keys().chain(state.usage.keys()).cloned());
+    let projects = state.all_projects().into_iter().map(|project| project.name);
     let quotas: std::collections::BTreeMap<_, _> =
-        projects.map(|project| (project.clone(), convert::quota(state, &project))).collect();
+        projects.map(|name| (name.clone(), convert::quota(state, &name))).collect();
     let list = page.cut(state.revision, quotas.range(page.start()), Quota::clone);
     Ok(Answer::read(&snapshot, list))
 }
 
 /// Show a project's quota: usage beside limit.
 #[utoipa::path(get, path = "/v1/quotas/{project}", tag = "quotas",
-    params(("project" = String, Path, description = "Name of the project"), ReadQuery),
+    params(("project" = String, Path, description = "Name or id of the project"), ReadQuery),
     responses((status = 200, body = Quota)))]
 async fn show(
     State(app): State<Shared>,
     Named(project): Named,
     Query(query): Query<ReadQuery>,
 ) -> Result<Answer<Quota>> {
-    known(&project)?;
     let snapshot = Snapshot::take(&app.raft, query.consistency).await?;
+    let project = find(snapshot.state(), &project)?.name;
     let quota = convert::quota(snapshot.state(), &project);
     Ok(Answer::read(&snapshot, quota))
 }
 
 /// Change limits of a project. A limit below what is used stops what is new and takes nothing away.
 #[utoipa::path(put, path = "/v1/quotas/{project}", tag = "quotas",
-    params(("project" = String, Path, description = "Name of the project"), WriteHeaders),
+    params(("project" = String, Path, description = "Name or id of the project"), WriteHeaders),
     request_body = SetQuota,
     responses((status = 200, body = Quota)))]
 async fn set(
@@ -64,20 +63,14 @@ async fn set(
 ) -> Result<Answer<Quota>> {
     let Change { body, intent } = change;
     intent.refuse_if_match()?;
-    known(&project)?;
-    let accepted = perform(&app.raft, &intent, Basis::Local, |_| {
+    let name = Named(project);
+    let accepted = perform(&app.raft, &intent, Basis::of(&name), |state| {
+        let project = find(state, &name.0)?.name;
         let limits = body.limits.iter().map(|(class, limit)| (ResourceClass::from(class.clone()), *limit));
-        Ok(Command::SetQuota(command::SetQuota { project: project.clone(), limits: limits.collect() }))
+        Ok(Command::SetQuota(command::SetQuota { project, limits: limits.collect() }))
     })
     .await?;
-    let quota = convert::quota(&accepted.published.state, &project);
+    let state = &accepted.published.state;
+    let quota = convert::quota(state, &find(state, &name.0)?.name);
     Ok(Answer::accepted(StatusCode::OK, &accepted, quota))
-}
-
-fn known(project: &str) -> Result<()> {
-    if project == PROJECT {
-        return Ok(());
-    }
-    Err(Failure::new(Code::NotFound, format!("there is no project `{project}`"))
-        .hint(format!("the only project is `{PROJECT}`")))
 }

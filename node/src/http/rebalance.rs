@@ -114,7 +114,7 @@ fn relocations(state: &Model, plan: &Plan) -> Vec<Relocation> {
 fn shown(state: &Model, plan: &Plan) -> Rebalance {
     let percent = |millionths: i64| millionths as f64 / 1e4;
     let moves = plan.moves.iter().map(|moved| PlannedMove {
-        vm: moved.name.clone(),
+        vm: convert::vm_name(state, moved.vm),
         vm_id: moved.vm.0,
         from: convert::node_name(state, moved.from),
         to: convert::node_name(state, moved.to),
@@ -129,7 +129,7 @@ fn shown(state: &Model, plan: &Plan) -> Rebalance {
         });
         of.count += 1;
         if of.vms.len() < NAMES_MAX {
-            of.vms.push(fixed.name.clone());
+            of.vms.push(convert::vm_name(state, fixed.vm));
         }
     }
     Rebalance {

@@ -15,9 +15,10 @@ use super::answer::Answer;
 use super::extract::{Change, Query};
 use super::openapi::WriteHeaders;
 use super::problem::{Failure, Result};
+use super::project::Project;
 use super::read::Snapshot;
-use super::write::{Accepted, Basis, Intent, perform};
-use super::{PROJECT, convert, dry_run, n_plus_one};
+use super::write::{Accepted, Basis};
+use super::{convert, dry_run, n_plus_one};
 use crate::app::Shared;
 
 /// Create a VM, or `count` of them. The answer comes once the records are durable; the VMs are then in BUILD.
@@ -37,13 +38,13 @@ pub async fn create(
     let ids: Vec<VmId> = names.iter().map(|_| new_id()).collect();
     if query.dry_run {
         let snapshot = Snapshot::take(&app.raft, holm_api::Consistency::Linearizable).await?;
-        let command = to_command(snapshot.state(), &ids, &names, &body)?;
-        let explanation = dry_run::explain(snapshot.state(), command, &ids)?;
+        let command = to_command(snapshot.state(), &intent.project, &ids, &names, &body)?;
+        let explanation = dry_run::explain(snapshot.state(), intent.actor(), command, &ids)?;
         return Ok(Answer::read(&snapshot, explanation).into_response());
     }
-    let build = |state: &Model| to_command(state, &ids, &names, &body);
-    let warnings = admit(&app, &intent, build).await?;
-    let accepted = perform(&app.raft, &intent, Basis::of_all(named(&body)), build).await?;
+    let build = |state: &Model| to_command(state, &intent.project, &ids, &names, &body);
+    let basis = Basis::of_all(named(&body));
+    let (accepted, warnings) = n_plus_one::perform_admitted(&app, &intent, basis, build).await?;
     match &accepted.done.outcome {
         Outcome::Vm(id) => {
             let vm = one(&accepted, *id).ok_or_else(|| Failure::gone(Kind::Vm, &accepted))?;
@@ -64,22 +65,6 @@ pub async fn create(
 fn new_id() -> VmId {
     let id = Uuid::now_v7();
     VmId(if planted(Plant::FewIds) { Uuid::from_u128(id.as_u128() % 64) } else { id })
-}
-
-/// What N+1 says to it; nothing to a request that was answered before. One that cannot be built from this
-/// node's own state is asked about when it is.
-async fn admit(
-    app: &Shared,
-    intent: &Intent,
-    build: impl Fn(&Model) -> Result<Command>,
-) -> Result<Vec<String>> {
-    let published = app.raft.state();
-    match build(&published.state) {
-        Ok(command) if intent.answered(&published.state).is_ok_and(|before| before.is_none()) => {
-            n_plus_one::admit(app, command).await
-        }
-        _ => Ok(Vec::new()),
-    }
 }
 
 /// Every name or id of a record in the body.
@@ -131,11 +116,18 @@ fn check(body: &CreateVm) -> Result<()> {
     Ok(())
 }
 
-fn to_command(state: &Model, ids: &[VmId], names: &[String], body: &CreateVm) -> Result<Command> {
+fn to_command(
+    state: &Model,
+    project: &Project,
+    ids: &[VmId],
+    names: &[String],
+    body: &CreateVm,
+) -> Result<Command> {
+    let project = project.known(state)?;
     let (Some(id), Some(name)) = (ids.first(), names.first()) else {
         return Err(Failure::invalid("count", "must be at least 1"));
     };
-    let first = template(state, *id, name, body)?;
+    let first = template(state, project, *id, name, body)?;
     if body.count.is_none() {
         return Ok(Command::CreateVm(first));
     }
@@ -145,13 +137,19 @@ fn to_command(state: &Model, ids: &[VmId], names: &[String], body: &CreateVm) ->
     Ok(Command::CreateVms(command::CreateVms { items, atomic: body.atomic.unwrap_or(false) }))
 }
 
-fn template(state: &Model, id: VmId, name: &str, body: &CreateVm) -> Result<command::CreateVm> {
+fn template(
+    state: &Model,
+    project: &str,
+    id: VmId,
+    name: &str,
+    body: &CreateVm,
+) -> Result<command::CreateVm> {
     let flavor = state
         .find_flavor(&body.flavor)
         .ok_or_else(|| Failure::unknown_reference("flavor", Kind::Flavor, &body.flavor))?;
     let image = |field: &str, name: &str| {
         state
-            .find_image(PROJECT, name)
+            .find_usable_image(project, name)
             .map(|image| image.id)
             .ok_or_else(|| Failure::unknown_reference(field, Kind::Image, name))
     };
@@ -162,7 +160,7 @@ fn template(state: &Model, id: VmId, name: &str, body: &CreateVm) -> Result<comm
             .ok_or_else(|| Failure::unknown_reference("node", Kind::Node, name))
     };
     let volume = |name: &String| {
-        let volume = state.find_volume(PROJECT, name).map(|volume| volume.id);
+        let volume = state.find_volume(project, name).map(|volume| volume.id);
         volume.ok_or_else(|| Failure::unknown_reference("volumes", Kind::Volume, name))
     };
     Ok(command::CreateVm {
@@ -179,21 +177,21 @@ fn template(state: &Model, id: VmId, name: &str, body: &CreateVm) -> Result<comm
             holm_api::vm::OnNoHost::Queue => vm::OnNoHost::Queue,
             holm_api::vm::OnNoHost::Fail => vm::OnNoHost::Fail,
         },
-        scheduling: scheduling(state, body)?,
+        scheduling: scheduling(state, project, body)?,
         admitted: None,
         volumes: body.volumes.iter().map(volume).collect::<Result<_>>()?,
     })
 }
 
 /// What it asks of its host, names resolved.
-fn scheduling(state: &Model, body: &CreateVm) -> Result<Scheduling> {
+fn scheduling(state: &Model, project: &str, body: &CreateVm) -> Result<Scheduling> {
     let group = |name: &String| {
-        let group = state.find_group(PROJECT, name).map(|group| group.id);
+        let group = state.find_group(project, name).map(|group| group.id);
         group.ok_or_else(|| Failure::unknown_reference("group", Kind::Group, name))
     };
     let vms = |field: &str, names: &[String]| {
         let one = |name: &String| {
-            let vm = state.find_vm(PROJECT, name).map(|vm| vm.id);
+            let vm = state.find_vm(project, name).map(|vm| vm.id);
             vm.ok_or_else(|| Failure::unknown_reference(field, Kind::Vm, name))
         };
         names.iter().map(one).collect::<Result<_>>()

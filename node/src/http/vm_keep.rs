@@ -12,10 +12,11 @@ use utoipa_axum::routes;
 use super::answer::Answer;
 use super::convert;
 use super::extract::{Change, Named, NoBody};
+use super::n_plus_one::perform_admitted;
 use super::openapi::{MatchHeader, WriteHeaders};
 use super::problem::{Failure, Result};
 use super::vms::{find, shown};
-use super::write::{Basis, Intent, perform};
+use super::write::{Basis, Intent};
 use crate::app::Shared;
 
 pub fn routes() -> OpenApiRouter<Shared> {
@@ -90,14 +91,14 @@ async fn change_vm(
     command: impl Fn(VmId) -> Command,
 ) -> Result<Answer<Vm>> {
     let before = app.raft.state();
-    let build = |state: &Model| Ok(command(find(state, &name.0)?.id));
-    let accepted = perform(&app.raft, intent, Basis::of(name), build).await?;
+    let build = |state: &Model| Ok(command(find(state, &intent.project, &name.0)?.id));
+    let (accepted, warnings) = perform_admitted(app, intent, Basis::of(name), build).await?;
     // One that was to be deleted is gone once its node no longer holds it: shown as it last was.
     let last = match accepted.done.outcome {
         Outcome::Vm(id) => before.state.vms.get(&id).map(|vm| convert::vm(&before.state, vm)),
         _ => None,
     };
-    let vm = shown(&accepted).or_else(|gone| last.ok_or(gone))?;
+    let vm = Vm { warnings, ..shown(&accepted).or_else(|gone| last.ok_or(gone))? };
     let revision = vm.revision;
     Ok(Answer::accepted(status, &accepted, vm).etag(revision))
 }

@@ -10,13 +10,13 @@ use holm_model::{Command, State as Model, VmId, command, limits};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::PROJECT;
 use super::answer::Answer;
 use super::convert;
 use super::extract::{Change, Named, NoBody, Query};
-use super::openapi::{MatchHeader, WriteHeaders};
+use super::openapi::{MatchHeader, ProjectHeader, WriteHeaders};
 use super::page::Page;
 use super::problem::{Failure, Result};
+use super::project::Project;
 use super::read::Snapshot;
 use super::write::{Accepted, Basis, Intent, perform};
 use crate::app::Shared;
@@ -31,9 +31,13 @@ pub fn routes() -> OpenApiRouter<Shared> {
 }
 
 /// List VMs, oldest first.
-#[utoipa::path(get, path = "/v1/vms", tag = "vms", params(VmListQuery),
+#[utoipa::path(get, path = "/v1/vms", tag = "vms", params(VmListQuery, ProjectHeader),
     responses((status = 200, body = List<Vm>)))]
-async fn list(State(app): State<Shared>, Query(query): Query<VmListQuery>) -> Result<Answer<List<Vm>>> {
+async fn list(
+    State(app): State<Shared>,
+    project: Project,
+    Query(query): Query<VmListQuery>,
+) -> Result<Answer<List<Vm>>> {
     let page = Page::<VmId>::new(query.limit, query.marker.as_deref())?;
     let snapshot = Snapshot::take(&app.raft, query.consistency).await?;
     let state = snapshot.state();
@@ -44,8 +48,9 @@ async fn list(State(app): State<Shared>, Query(query): Query<VmListQuery>) -> Re
         })?),
         None => None,
     };
+    let project = project.known(state)?;
     let wanted = |vm: &vm::Vm| {
-        vm.project == PROJECT
+        (query.all_projects || vm.project == project)
             && node.is_none_or(|node| vm.claim.as_ref().is_some_and(|claim| claim.node == node))
             && query.status.is_none_or(|status| convert::vm_status(vm.status) == status)
             && query.name.as_ref().is_none_or(|name| vm.name == *name)
@@ -57,15 +62,16 @@ async fn list(State(app): State<Shared>, Query(query): Query<VmListQuery>) -> Re
 
 /// Show a VM.
 #[utoipa::path(get, path = "/v1/vms/{vm}", tag = "vms",
-    params(("vm" = String, Path, description = "Name or id"), ReadQuery),
+    params(("vm" = String, Path, description = "Name or id"), ReadQuery, ProjectHeader),
     responses((status = 200, body = Vm)))]
 async fn show(
     State(app): State<Shared>,
+    project: Project,
     Named(name): Named,
     Query(query): Query<ReadQuery>,
 ) -> Result<Answer<Vm>> {
     let snapshot = Snapshot::take(&app.raft, query.consistency).await?;
-    let vm = convert::vm(snapshot.state(), find(snapshot.state(), &name)?);
+    let vm = convert::vm(snapshot.state(), find(snapshot.state(), &project, &name)?);
     let revision = vm.revision;
     Ok(Answer::read(&snapshot, vm).etag(revision))
 }
@@ -81,7 +87,7 @@ async fn delete(
 ) -> Result<Answer<Deleted>> {
     let before = app.raft.state();
     let accepted = perform(&app.raft, &intent, Basis::of(&name), |state| {
-        let vm = find(state, &name.0)?;
+        let vm = find(state, &intent.project, &name.0)?;
         Ok(Command::DeleteVm(command::DeleteVm { vm: vm.id, expected: intent.expected }))
     })
     .await?;
@@ -151,7 +157,7 @@ async fn power(
     stop: StopMode,
 ) -> Result<Answer<Vm>> {
     let accepted = perform(&app.raft, &intent, Basis::of(&name), |state| {
-        let vm = find(state, &name.0)?.id;
+        let vm = find(state, &intent.project, &name.0)?.id;
         let expected = intent.expected;
         Ok(Command::SetVmPower(command::SetVmPower { vm, want, reboot, stop, expected }))
     })
@@ -161,9 +167,9 @@ async fn power(
     Ok(Answer::accepted(StatusCode::ACCEPTED, &accepted, vm).etag(revision))
 }
 
-/// A VM by name or id.
-pub fn find<'a>(state: &'a Model, name: &str) -> Result<&'a vm::Vm> {
-    state.find_vm(PROJECT, name).ok_or_else(|| Failure::not_found(Kind::Vm, name))
+/// A VM of a project by name, or of any by id.
+pub fn find<'a>(state: &'a Model, project: &Project, name: &str) -> Result<&'a vm::Vm> {
+    state.find_vm(project.known(state)?, name).ok_or_else(|| Failure::not_found(Kind::Vm, name))
 }
 
 /// The VM that was changed, as it is then.

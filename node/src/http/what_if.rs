@@ -88,7 +88,7 @@ fn nodes(state: &Model, field: &str, names: &[String]) -> Result<Vec<NodeId>> {
 fn answer(state: &Model, lose: &[NodeId], drain: &[NodeId]) -> WhatIf {
     let foreseen = holm_sched::what_if(state, lose, drain);
     let moved = foreseen.moves.iter().map(|moved| Move {
-        vm: moved.name.clone(),
+        vm: convert::vm_name(state, moved.vm),
         vm_id: moved.vm.0,
         from: convert::node_name(state, moved.from),
         to: Some(convert::node_name(state, moved.to)),
@@ -96,7 +96,7 @@ fn answer(state: &Model, lose: &[NodeId], drain: &[NodeId]) -> WhatIf {
         refusals: Vec::new(),
     });
     let stuck = foreseen.stuck.iter().map(|stuck| Move {
-        vm: stuck.name.clone(),
+        vm: convert::vm_name(state, stuck.vm),
         vm_id: stuck.vm.0,
         from: convert::node_name(state, stuck.from),
         to: None,
@@ -104,7 +104,7 @@ fn answer(state: &Model, lose: &[NodeId], drain: &[NodeId]) -> WhatIf {
         refusals: stuck.refusals.iter().map(|reason| convert::host_reason(state, reason)).collect(),
     });
     let waiting = foreseen.waiting.iter().map(|waiting| Planned {
-        vm: waiting.name.clone(),
+        vm: convert::vm_name(state, waiting.vm),
         node: waiting.to.map(|node| convert::node_name(state, node)),
     });
     let names = |ids: &[NodeId]| ids.iter().map(|id| convert::node_name(state, *id)).collect();

@@ -15,10 +15,11 @@ use holm_model::{Actor, Command, IdempotencyKey, Proposal, Reason, Reply, Revisi
 use holm_raft::handle::{Committed, Handle, Published};
 use sha2::{Digest, Sha256};
 
+use super::ACTOR;
 use super::extract::{Named, is_id};
 use super::problem::{Failure, Result};
+use super::project::Project;
 use super::read::READ_TIMEOUT;
-use super::{ACTOR, PROJECT};
 
 /// How long a write may take, elections included, before its outcome is called unknown.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -28,6 +29,8 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct Intent {
     key: IdempotencyKey,
     seen: Option<Revision>,
+    /// What it is about; keys are a project's.
+    pub project: Project,
     /// `If-Match`: the revision the record must still have.
     pub expected: Option<Revision>,
 }
@@ -57,7 +60,8 @@ impl Intent {
             digest.update(part);
         }
         let fingerprint = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(Self { key: IdempotencyKey { key, fingerprint }, seen, expected })
+        let project = Project::of(headers)?;
+        Ok(Self { key: IdempotencyKey { key, fingerprint }, seen, project, expected })
     }
 
     /// For writes that have no record to compare with: a precondition must not be ignored.
@@ -82,12 +86,17 @@ impl Intent {
         }
     }
 
+    /// On whose behalf it is made.
+    pub fn actor(&self) -> Actor {
+        Actor { name: ACTOR.to_owned(), project: self.project.name().to_owned() }
+    }
+
     /// What the same request was answered before, if it was made before.
     ///
     /// # Errors
     /// The refusal it got then, or that its key belongs to another request.
     pub fn answered(&self, state: &State) -> Result<Option<Done>> {
-        match state.window.answer(PROJECT, &self.key.key) {
+        match state.window.answer(self.project.name(), &self.key.key) {
             None => Ok(None),
             Some((fingerprint, _)) if fingerprint != self.key.fingerprint => Err(Reason::KeyReused.into()),
             Some((_, before)) => repeated(before.clone()).map(Some),
@@ -152,6 +161,20 @@ pub async fn perform(
     basis: Basis,
     build: impl Fn(&State) -> Result<Command>,
 ) -> Result<Accepted> {
+    Ok(attempt(raft, intent, basis, build).await??)
+}
+
+/// The same, with the refusal of the state machine apart.
+pub async fn attempt(
+    raft: &Handle,
+    intent: &Intent,
+    basis: Basis,
+    build: impl Fn(&State) -> Result<Command>,
+) -> Result<std::result::Result<Accepted, Reason>> {
+    let build = |state: &State| {
+        intent.project.known(state)?;
+        build(state)
+    };
     let here = raft.state();
     let local = match basis {
         // This node may lag behind what the client has seen elsewhere; the leader does not.
@@ -164,18 +187,18 @@ pub async fn perform(
             let published = raft.read(READ_TIMEOUT).await?;
             intent.refuse_seen_ahead(&published.state)?;
             if let Some(done) = intent.answered(&published.state)? {
-                return Ok(Accepted { done, duplicate: true, published });
+                return Ok(Ok(Accepted { done, duplicate: true, published }));
             }
             build(&published.state)?
         }
     };
     let committed = propose(raft, intent, command).await?;
     let published = applied(raft, committed.log_index)?;
-    match committed.reply {
+    Ok(match committed.reply {
         Reply::Done(done) => Ok(Accepted { done, duplicate: false, published }),
-        Reply::Rejected(reason) => Err(reason.into()),
+        Reply::Rejected(reason) => Err(reason),
         Reply::Duplicate(before) => Ok(Accepted { done: repeated(*before)?, duplicate: true, published }),
-    }
+    })
 }
 
 /// An answer that was given before. A refusal stands too, whatever has changed since.
@@ -190,8 +213,7 @@ fn repeated(before: Reply) -> Result<Done> {
 /// Proposes under the key, for which Raft may try again.
 async fn propose(raft: &Handle, intent: &Intent, command: Command) -> Result<Committed> {
     let seen = intent.seen.unwrap_or(raft.state().state.revision);
-    let actor = Actor { name: ACTOR.to_owned(), project: PROJECT.to_owned() };
-    let proposal = Proposal { key: Some(intent.key.clone()), seen, actor, command };
+    let proposal = Proposal { key: Some(intent.key.clone()), seen, actor: intent.actor(), command };
     Ok(raft.propose(proposal, WRITE_TIMEOUT).await?)
 }
 

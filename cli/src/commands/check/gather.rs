@@ -5,11 +5,13 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use holm_api::{
     Checkpoint, Cluster, ClusterPolicy, Health, ListQuery, Node, ReadQuery, SchedulerPolicy, Timestamp, Vm,
+    VmListQuery,
 };
 use tokio::time::sleep;
 
 use crate::client::{Client, Endpoint, health, path};
 use crate::error::Error;
+use crate::output::record::name_among_all;
 use crate::output::text::{self, Now};
 
 /// A node that says nothing for this long does not answer.
@@ -85,7 +87,9 @@ pub async fn all(client: &Client) -> Result<Seen, Error> {
         Err(_) => ListQuery { consistency: holm_api::Consistency::Stale, ..ListQuery::default() },
     };
     seen.nodes = client.list("/v1/nodes", &query).await.unwrap_or_default();
-    seen.vms = client.list("/v1/vms", &query).await.unwrap_or_default();
+    let every = VmListQuery { consistency: query.consistency, all_projects: true, ..VmListQuery::default() };
+    seen.vms = client.list("/v1/vms", &every).await.unwrap_or_default();
+    seen.vms.iter_mut().for_each(|vm: &mut Vm| vm.name = name_among_all(&vm.project, &vm.name));
     let read = ReadQuery { consistency: query.consistency };
     seen.policy = client.get(&path::with_query("/v1/policy", &read, &[])).await.ok();
     if seen.quorum.is_ok() {

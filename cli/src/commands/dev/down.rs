@@ -110,8 +110,9 @@ async fn delete_vms(cluster: &DevCluster) -> Result<(), Error> {
             && running > cluster.nodes.len() / 2
             && start.elapsed() < VMS_LIMIT
     };
+    let every = VmListQuery { all_projects: true, ..VmListQuery::default() };
     loop {
-        let vms: Vec<Vm> = match client.list("/v1/vms", &VmListQuery::default()).await {
+        let vms: Vec<Vm> = match client.list("/v1/vms", &every).await {
             Err(error) if may_pass(&error) => continue,
             other => other?,
         };

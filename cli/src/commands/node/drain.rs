@@ -18,6 +18,7 @@ use crate::commands::Context;
 use crate::commands::vm::seconds;
 use crate::error::Error;
 use crate::output::record::drain::left_in_words;
+use crate::output::record::name_among_all;
 use crate::output::{Output, Record, text};
 use crate::progress::Board;
 
@@ -113,7 +114,8 @@ async fn with_a_word_on_pinned<T>(
         Err(Error::Problem(problem))
             if problem.code == Code::MissingField && problem.field.as_deref() == Some("pinned") =>
         {
-            let query = VmListQuery { node: Some(node.to_owned()), ..VmListQuery::default() };
+            let query =
+                VmListQuery { node: Some(node.to_owned()), all_projects: true, ..VmListQuery::default() };
             let mut vms: Vec<Vm> = cx.client.list("/v1/vms", &query).await?;
             vms.retain(|vm| vm.availability == Availability::Pinned && vm.power == Power::On);
             if let Some(said) = chosen(&vms)? {
@@ -136,7 +138,7 @@ async fn with_a_word_on_pinned<T>(
 
 /// One a line.
 fn names(vms: &[Vm]) -> String {
-    vms.iter().map(|vm| format!("\n  {} ({})", vm.name, vm.status)).collect()
+    vms.iter().map(|vm| format!("\n  {} ({})", name_among_all(&vm.project, &vm.name), vm.status)).collect()
 }
 
 /// The word of an operator who sits at the terminal.

@@ -8,6 +8,7 @@ use crate::commands::Context;
 use crate::error::Error;
 
 pub async fn run(cx: &Context, typed: &Target) -> Result<(), Error> {
-    let quota: Quota = cx.client.get(&path::of("quotas", &typed.project, "")?).await?;
+    let project = typed.project.as_ref().unwrap_or(&cx.project);
+    let quota: Quota = cx.client.get(&path::of("quotas", project, "")?).await?;
     cx.output.one(&quota)
 }

@@ -49,7 +49,7 @@ pub async fn run(cx: &Context, typed: &Evacuate) -> Result<(), Error> {
 /// Names or ids of what is to be evacuated.
 async fn which(cx: &Context, typed: &Evacuate) -> Result<Vec<String>, Error> {
     let Some(node) = &typed.node else { return Ok(typed.vms.clone()) };
-    let query = VmListQuery { node: Some(node.clone()), ..VmListQuery::default() };
+    let query = VmListQuery { node: Some(node.clone()), all_projects: true, ..VmListQuery::default() };
     let vms: Vec<Vm> = cx.client.list("/v1/vms", &query).await?;
     let pinned = vms.iter().filter(|vm| vm.availability == Availability::Pinned);
     let ids: Vec<_> = pinned.map(|vm| vm.id.to_string()).collect();

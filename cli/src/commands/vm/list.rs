@@ -11,6 +11,7 @@ use crate::args::vm::List;
 use crate::client::events::Events;
 use crate::commands::Context;
 use crate::error::Error;
+use crate::output::record::name_among_all;
 use crate::output::{Output, Record, json_line, note, print, stdout_is_terminal, yaml};
 
 /// Without an event, the list is read again after this long.
@@ -22,10 +23,11 @@ pub async fn run(cx: &Context, typed: &List) -> Result<(), Error> {
     let query = VmListQuery {
         node: typed.node.clone(),
         status: typed.status.as_deref().map(parse_status).transpose()?,
+        all_projects: typed.all_projects,
         ..VmListQuery::default()
     };
     if !typed.watch {
-        let vms: Vec<Vm> = cx.client.list("/v1/vms", &query).await?;
+        let vms = read(cx, &query).await?;
         return cx.output.list(&vms);
     }
     tokio::select! {
@@ -33,6 +35,14 @@ pub async fn run(cx: &Context, typed: &List) -> Result<(), Error> {
         // Ctrl-C is how watching ends.
         _ = tokio::signal::ctrl_c() => Ok(()),
     }
+}
+
+async fn read(cx: &Context, query: &VmListQuery) -> Result<Vec<Vm>, Error> {
+    let mut vms: Vec<Vm> = cx.client.list("/v1/vms", query).await?;
+    if query.all_projects && cx.output.format == Format::Table {
+        vms.iter_mut().for_each(|vm| vm.name = name_among_all(&vm.project, &vm.name));
+    }
+    Ok(vms)
 }
 
 fn parse_status(text: &str) -> Result<VmStatus, Error> {
@@ -51,7 +61,7 @@ async fn watch(cx: &Context, query: &VmListQuery) -> Result<(), Error> {
         // Before the list is read, so that no change falls between. Without events, it is read from time
         // to time.
         let _ = events.open().await;
-        match cx.client.list::<Vm>("/v1/vms", query).await {
+        match read(cx, query).await {
             Ok(vms) if redraw => {
                 let output = Output::new(cx.output.format);
                 print(&format!("\x1b[H\x1b[2J{}", output.render_list(&vms)))?;

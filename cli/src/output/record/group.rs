@@ -2,7 +2,7 @@
 
 use holm_api::ServerGroup;
 
-use super::{Record, field, optional};
+use super::{Record, field, optional, project};
 use crate::output::table::{self, Table};
 use crate::output::text::Now;
 
@@ -27,6 +27,7 @@ impl Record for ServerGroup {
         let mut text = table::fields(&[
             field("Name", &self.name),
             field("Id", self.id),
+            project(&self.project),
             field("Policy", self.policy),
             optional("Max a host", self.max_server_per_host),
             field("Members", self.members.len()),

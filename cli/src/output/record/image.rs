@@ -2,7 +2,7 @@
 
 use holm_api::Image;
 
-use super::{Record, field, pairs};
+use super::{Record, field, pairs, project};
 use crate::output::table;
 use crate::output::text::{self, Now};
 
@@ -27,6 +27,7 @@ impl Record for Image {
         table::fields(&[
             field("Name", &self.name),
             field("Id", self.id),
+            project(&self.project),
             field("Kind", self.kind),
             field("Size", format!("{} ({} bytes)", text::bytes(self.size_bytes), self.size_bytes)),
             field("SHA-256", &self.sha256),

@@ -4,7 +4,7 @@
 use holm_api::vm::{HostReason, ObservedState, Power};
 use holm_api::{Decision, Vm};
 
-use super::{Record, field, hypervisor, hypervisor_in_full, optional, simulated};
+use super::{Record, field, hypervisor, hypervisor_in_full, optional, project, simulated};
 use crate::output::table;
 use crate::output::text::{self, Now};
 
@@ -45,6 +45,7 @@ impl Record for Vm {
         table::fields(&[
             field("Name", &self.name),
             field("Id", self.id),
+            project(&self.project),
             field("Status", status(self)),
             field("Reason", reason(self)),
             optional("In this step", in_step(self, now)),

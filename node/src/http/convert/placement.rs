@@ -11,7 +11,9 @@ use super::{node_name, node_ref, timestamp};
 use crate::http::problem::{Failure, Result};
 
 pub fn scheduling(state: &State, asked: &model::scheduling::Scheduling) -> api::Scheduling {
-    let names = |ids: &std::collections::BTreeSet<VmId>| ids.iter().map(|id| vm_name(state, *id)).collect();
+    // Of its own project.
+    let name = |id: &VmId| state.vms.get(id).map_or_else(|| id.to_string(), |vm| vm.name.clone());
+    let names = |ids: &std::collections::BTreeSet<VmId>| ids.iter().map(name).collect();
     let group = asked
         .group
         .map(|id| state.groups.get(&id).map_or_else(|| id.to_string(), |group| group.name.clone()));
@@ -28,9 +30,14 @@ pub fn scheduling(state: &State, asked: &model::scheduling::Scheduling) -> api::
     }
 }
 
-/// A VM's name; of one that is gone, its id.
+/// A VM's name where VMs of several projects are shown together: outside `default`, with its project before it. Of one
+/// that is gone, its id.
 pub fn vm_name(state: &State, id: VmId) -> String {
-    state.vms.get(&id).map_or_else(|| id.to_string(), |vm| vm.name.clone())
+    let named = |vm: &model::vm::Vm| match vm.project.as_str() {
+        model::project::DEFAULT => vm.name.clone(),
+        project => format!("{project}/{}", vm.name),
+    };
+    state.vms.get(&id).map_or_else(|| id.to_string(), named)
 }
 
 fn requirement(requirement: &model::scheduling::Requirement) -> api::Requirement {
@@ -336,6 +343,20 @@ pub fn to_policy(sent: &api::SetSchedulerPolicy) -> Result<model::policy::Schedu
 /// Amounts by class name.
 pub fn amounts(amounts: &model::Resources) -> BTreeMap<String, u64> {
     amounts.0.iter().map(|(class, amount)| (class.name().to_owned(), *amount)).collect()
+}
+
+pub fn project(state: &State, project: &model::project::Project) -> api::Project {
+    let name = project.name.as_str();
+    api::Project {
+        id: project.id.0,
+        name: name.to_owned(),
+        description: project.description.clone(),
+        vms: state.vms_of(name).count() as u64,
+        server_groups: state.groups_of(name).count() as u64,
+        images: state.images_of(name).count() as u64,
+        created_at: timestamp(project.created_at),
+        revision: project.revision.0,
+    }
 }
 
 pub fn quota(state: &State, project: &str) -> api::Quota {

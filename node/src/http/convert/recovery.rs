@@ -11,7 +11,7 @@ use holm_model::{State, Timestamp};
 use holm_sched::controllers::drain::{self, Left, Next, Outlook, may_run};
 use holm_sched::controllers::{fencing, overdue};
 
-use super::{host_reason, node_name, timestamp};
+use super::{host_reason, node_name, timestamp, vm_name};
 
 pub fn availability(availability: Availability) -> api::Availability {
     match availability {
@@ -87,7 +87,7 @@ pub fn recovery(state: &State, vm: &Vm) -> api::vm::Recovery {
 pub fn fence(state: &State, fence: &Fence) -> api::Fence {
     let lost = fence.lost.iter().map(|(id, epoch)| api::LostVm {
         id: id.0,
-        name: state.vms.get(id).map(|vm| vm.name.clone()),
+        name: state.vms.contains_key(id).then(|| vm_name(state, *id)),
         epoch: epoch.0.0,
     });
     api::Fence { since: timestamp(fence.at), lost: lost.collect() }
@@ -99,7 +99,7 @@ pub fn node_drain(state: &State, node: &Node) -> Option<api::NodeDrain> {
     let left: Vec<&Vm> = state.vms_on(node.id).filter(|vm| may_run(vm)).collect();
     let names = |which: Availability| {
         let of = left.iter().filter(|vm| vm.spec.availability == which);
-        of.map(|vm| vm.name.clone()).collect::<Vec<_>>()
+        of.map(|vm| vm_name(state, vm.id)).collect::<Vec<_>>()
     };
     Some(api::NodeDrain {
         since: timestamp(request.since),
@@ -143,7 +143,7 @@ pub fn left_vm<'a>(state: &State, outlook: &Outlook<'a>, left: &Left<'a>) -> api
         _ => None,
     };
     let availability = availability(left.vm.spec.availability);
-    api::LeftVm { name: left.vm.name.clone(), id: left.vm.id.0, availability, next, to, refusals }
+    api::LeftVm { name: vm_name(state, left.vm.id), id: left.vm.id.0, availability, next, to, refusals }
 }
 
 pub fn cluster_policy(state: &State) -> api::ClusterPolicy {
