@@ -27,7 +27,7 @@ const TICK: Duration = Duration::from_millis(500);
 /// Longest wait of the leader for its own round and replica.
 const ROUND: Duration = Duration::from_millis(1_500);
 /// How long a fence is on its way with [`Plant::GrantRacingFence`].
-const PLANTED_DELAY: Duration = Duration::from_secs(6);
+const PLANTED_DELAY: Duration = Duration::from_secs(10);
 
 /// A node asks for its lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -56,6 +56,10 @@ impl State {
 enum Effect {
     Creates,
     Deletes,
+    /// An answer that was given before, be it to an earlier attempt or, where the node that was asked sent the request
+    /// again by itself, to this one.
+    HasCreated,
+    HasDeleted,
     /// It changes nothing, and finds one of these.
     Finds(fn(State, Option<VmStatus>) -> bool, Option<VmStatus>),
 }
@@ -65,6 +69,12 @@ impl Effect {
         match self {
             Self::Creates => (state == Never).then_some(Building),
             Self::Deletes => matches!(state, Building | Built | Error).then_some(Deleting),
+            Self::HasCreated => Some(if state == Never { Building } else { state }),
+            Self::HasDeleted => match state {
+                Never => None,
+                Building | Built | Error => Some(Deleting),
+                Deleting | Gone => Some(state),
+            },
             Self::Finds(fits, status) => fits(state, status).then_some(state),
         }
     }
@@ -162,18 +172,15 @@ fn effect(operation: &Operation) -> Option<Effect> {
     let there = |state, _| !matches!(state, Never | Gone);
     let absent = |state, _| matches!(state, Never | Gone);
     let was_created = |state, _| state != Never;
-    let is_deleted = |state, _| matches!(state, Deleting | Gone);
     let shows = |state: State, status: Option<VmStatus>| status.is_some_and(|status| state.shows(status));
     match (&operation.call, &operation.outcome) {
-        (Call::Create { .. } | Call::Replay { .. }, Outcome::Ok(Answer::Created { duplicate: true, .. })) => {
-            Some(Effect::Finds(was_created, None))
+        (Call::Create { .. }, Outcome::Ok(Answer::Created { duplicate: true, .. })) => {
+            Some(Effect::HasCreated)
         }
         (Call::Create { .. }, Outcome::Ok(_) | Outcome::Info(_)) => Some(Effect::Creates),
         // The first answer of a create that was acknowledged: it must not act.
         (Call::Replay { .. }, Outcome::Ok(_)) => Some(Effect::Finds(was_created, None)),
-        (Call::Delete { .. }, Outcome::Ok(Answer::Deleted { duplicate: true })) => {
-            Some(Effect::Finds(is_deleted, None))
-        }
+        (Call::Delete { .. }, Outcome::Ok(Answer::Deleted { duplicate: true })) => Some(Effect::HasDeleted),
         (Call::Delete { .. }, Outcome::Ok(_) | Outcome::Info(_)) => Some(Effect::Deletes),
         (Call::Delete { .. }, Outcome::Fail(refusal)) if refusal.code == "not_found" => {
             Some(Effect::Finds(absent, None))
@@ -227,6 +234,17 @@ mod tests {
             (delete("a"), unknown()),
             (read("a"), is(VmStatus::Active)),
             (read("a"), absent()),
+        ]));
+    }
+
+    #[test]
+    fn an_answer_that_was_given_before_may_be_this_attempts_own() {
+        let again = || Outcome::Ok(Answer::Deleted { duplicate: true });
+        assert!(valid(vec![(create("a"), created_before(1)), (delete("a"), again()), (read("a"), absent())]));
+        assert!(!valid(vec![
+            (create("a"), created(1)),
+            (delete("a"), again()),
+            (read("a"), is(VmStatus::Active))
         ]));
     }
 

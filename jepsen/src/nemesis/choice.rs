@@ -149,7 +149,7 @@ impl Nemesis {
         match self {
             Self::LeasePause | Self::Failover => Some(5_000..20_000),
             // Until its node was fenced, and hardly longer.
-            Self::LeaseFlap => Some(11_500..14_000),
+            Self::LeaseFlap => Some(13_500..15_500),
             of if of.outlasts_leases() => Some(16_000..22_000),
             _ => None,
         }

@@ -284,9 +284,9 @@ impl Nature<'_> {
         if kind == FaultKind::PauseAgain {
             self.hold(500..6_000).await;
             self.cluster.resume(victim)?;
-            self.pause_for(1_200..2_500).await;
+            self.pause_for(3_000..4_000).await;
             self.cluster.pause(victim)?;
-            self.pause_for(6_000..9_000).await;
+            self.pause_for(9_000..11_000).await;
         } else if kind == FaultKind::PowerMost {
             self.pause_for(1_000..6_000).await;
         } else if !matches!(kind, FaultKind::Restart | FaultKind::PowerAll) {

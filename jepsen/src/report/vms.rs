@@ -1,7 +1,7 @@
 //! VMs over time, a row each: what clients know of it (from the acknowledgement of its create to that of its
 //! delete), and under it the processes that the operating system saw, by node. Follow a VM through a fault here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -45,7 +45,9 @@ pub fn chart(points: &[Point], evidence: &Value, faults: &[Fault], end_ns: u64) 
     let mut chart = Chart::new(&title, (WIDTH, ROW * rows.len() as f64), seconds(end_ns));
     chart.faults(faults);
     chart.time_axis();
-    let mut nodes: Vec<String> = Vec::new();
+    let nodes: BTreeSet<&str> =
+        rows.iter().flat_map(|row| &row.lives).map(|life| life.node.as_str()).collect();
+    let nodes: Vec<&str> = nodes.into_iter().collect();
     for (at, row) in rows.iter().enumerate() {
         let top = chart.row(ROW * at as f64);
         chart.text((4.0, top + 11.0), row.name.get(..11).unwrap_or(&row.name), "font-size='9'");
@@ -62,10 +64,7 @@ pub fn chart(points: &[Point], evidence: &Value, faults: &[Fault], end_ns: u64) 
             bar(&mut chart, from, until, (2.0, 4.0), "#b8b8b8", &format!("{} as clients know it", row.name));
         }
         for life in &row.lives {
-            let node = nodes.iter().position(|node| *node == life.node).unwrap_or_else(|| {
-                nodes.push(life.node.clone());
-                nodes.len() - 1
-            });
+            let node = nodes.iter().position(|node| *node == life.node).unwrap_or_default();
             let title = format!(
                 "{} on {}: process {} from {:.2} to {:.2} s",
                 life.vm,
@@ -77,7 +76,7 @@ pub fn chart(points: &[Point], evidence: &Value, faults: &[Fault], end_ns: u64) 
             bar(&mut chart, life.from_ns, life.until_ns, (7.0, 6.0), COLOURS[node % COLOURS.len()], &title);
         }
     }
-    let legend: Vec<_> = nodes.iter().zip(COLOURS).map(|(node, colour)| (node.as_str(), colour)).collect();
+    let legend: Vec<_> = nodes.into_iter().zip(COLOURS).collect();
     chart.legend(&legend);
     Some(chart.finish())
 }

@@ -50,16 +50,18 @@ pub(super) async fn run(running: &mut Running) -> Result<Evidence> {
     for round in 0..running.options.rounds {
         let leader = running.cluster.leader().await?;
         let nodes = running.cluster.daemons.len();
-        let host = (leader + 1 + usize::try_from(round)? % (nodes - 1)) % nodes;
+        // Every third time the leader's own host, which then has to hand over.
+        let host = (leader + usize::try_from(round)?) % nodes;
+        let other = (host + 1) % nodes;
         let name = format!("v{round}");
         let copy = spoilt_copy(running, host, &name, &guest).await?;
         let mut fault = Fault::new(
             FaultKind::PartitionKill,
             running.cluster.daemons[host].name.clone(),
-            false,
+            host == leader,
             running.journal.now_ns(),
         );
-        given_back(running, leader, host, &name).await?;
+        given_back(running, other, host, &name).await?;
         running.cluster.daemons[host].kill()?;
         running.cluster.cut_off(host)?;
         overwrite(&copy, &guest[..SPOILT.len()])?;
@@ -77,7 +79,7 @@ pub(super) async fn run(running: &mut Running) -> Result<Evidence> {
         fault.healed_ns = Some(running.journal.now_ns());
         running.journal.write(&json!({"type": "healed", "fault": fault}));
         ended.extend(running.cluster.revive()?);
-        running.cluster.daemons[leader].client().delete_vm(&name, LIMIT).await?;
+        running.cluster.daemons[other].client().delete_vm(&name, LIMIT).await?;
     }
     let left = running.cluster.shut_down();
     Ok(Evidence { started, lagged, ended, left })
@@ -101,12 +103,12 @@ fn overwrite(file: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 /// The VM, which only that host may have, was placed there and given back.
-async fn given_back(running: &Running, leader: usize, host: usize, name: &str) -> Result<()> {
+async fn given_back(running: &Running, other: usize, host: usize, name: &str) -> Result<()> {
     let wanted = CreateVm {
         node: Some(running.cluster.daemons[host].name.clone()),
         ..tiny_vm(name, &format!("image-{name}"))
     };
-    let mut client = running.cluster.daemons[leader].client();
+    let mut client = running.cluster.daemons[other].client();
     client.call::<Vm>(Call::post("/v1/vms", &wanted)).await?;
     let began = Instant::now();
     loop {
