@@ -133,7 +133,7 @@ impl Noun {
             }
             Self::Flavor(verb) => matches!(verb, flavor::Verb::List | flavor::Verb::Show(_)),
             Self::Image(verb) => matches!(verb, image::Verb::List(_) | image::Verb::Show(_)),
-            Self::Volume(verb) => matches!(verb, volume::Verb::List | volume::Verb::Show(_)),
+            Self::Volume(verb) => matches!(verb, volume::Verb::List(_) | volume::Verb::Show(_)),
             Self::Aggregate(verb) => matches!(verb, aggregate::Verb::List | aggregate::Verb::Show(_)),
             Self::Group(verb) => matches!(verb, group::Verb::List(_) | group::Verb::Show(_)),
             Self::Az(AzVerb::List) => true,

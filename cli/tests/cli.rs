@@ -361,3 +361,51 @@ async fn an_image_is_checked_before_a_byte_is_sent() {
     );
     assert_eq!(server.got().iter().filter(|got| got.method == "POST").count(), 1);
 }
+
+#[tokio::test]
+async fn the_project_that_was_chosen_goes_with_every_request() {
+    let list = json!({"items": [vm("ACTIVE", None)], "next": null, "revision": 40});
+    let (server, endpoint) = cluster(move |_| Act::json(200, &list)).await;
+    let asked = |arguments: &[&str], from_env: &str| {
+        let mut command = holm(arguments);
+        command.args(["--endpoint", &endpoint]).env("HOLM_PROJECT", from_env);
+        command
+    };
+    for (arguments, from_env, sent) in [
+        (&["vm", "list"][..], "", None),
+        (&["vm", "list"], "ship", Some("ship")),
+        (&["vm", "list", "--project", "shop"], "ship", Some("shop")),
+        (&["vm", "list", "--project", "default"], "ship", None),
+    ] {
+        let output = asked(arguments, from_env).output().await.expect("holm can be started");
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        let got = server.got().pop().expect("it asked");
+        assert_eq!(got.header("holm-project"), sent, "{arguments:?}, {from_env:?}");
+    }
+    for (arguments, from_env, blamed) in [
+        (&["vm", "list", "--project", ""][..], "ship", "--project"),
+        (&["vm", "list", "--project", "a b"], "", "--project"),
+        (&["vm", "list"], "\u{fc}", "HOLM_PROJECT"),
+    ] {
+        let output = asked(arguments, from_env).output().await.expect("holm can be started");
+        assert_eq!(code(&output), 2, "{arguments:?}");
+        assert!(stderr(&output).contains(&format!("{blamed}: ")), "{}", stderr(&output));
+    }
+}
+
+#[tokio::test]
+async fn vms_of_all_projects_are_told_apart() {
+    let of = |project: &str| {
+        let mut vm = vm("ACTIVE", None);
+        vm["project"] = json!(project);
+        vm
+    };
+    let list = json!({"items": [of("default"), of("shop")], "next": null, "revision": 40});
+    let (server, endpoint) = cluster(move |_| Act::json(200, &list)).await;
+    let output = run(&["vm", "list", "--all-projects", "--endpoint", &endpoint]).await;
+    let shown = stdout(&output);
+    let names: Vec<_> = shown.lines().skip(1).filter_map(|line| line.split_whitespace().next()).collect();
+    assert_eq!(names, ["web", "shop/web"], "{shown}");
+    let target = server.got().pop().expect("it asked").target;
+    assert!(target.contains("all_projects=true"), "{target}");
+}

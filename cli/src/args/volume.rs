@@ -8,11 +8,18 @@ pub enum Verb {
     /// create --volume`). Its data is never touched.
     Create(Create),
     /// Lists the volumes.
-    List,
+    List(List),
     /// Shows a volume and the VMs that have it.
     Show(Target),
     /// Forgets a volume that no VM has; its data stays.
     Delete(Target),
+}
+
+#[derive(Debug, Args)]
+pub struct List {
+    /// Those of every project.
+    #[arg(long)]
+    pub all_projects: bool,
 }
 
 #[derive(Debug, Args)]

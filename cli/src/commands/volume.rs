@@ -12,7 +12,7 @@ use crate::error::Error;
 pub async fn run(cx: &Context, verb: Verb) -> Result<(), Error> {
     match verb {
         Verb::Create(typed) => create::run(cx, typed).await,
-        Verb::List => list::run(cx).await,
+        Verb::List(typed) => list::run(cx, &typed).await,
         Verb::Show(typed) => show::run(cx, &typed).await,
         Verb::Delete(typed) => delete::run(cx, &typed).await,
     }

@@ -3,7 +3,7 @@
 use holm_api::{
     Aggregate, AllocationCandidates, AvailabilityZone, Candidate, Cluster, Deleted, Event, EventKind,
     Eviction, Explanation, Flavor, Freeze, GroupMember, GroupPolicy, HostVerdict, Image, ImageKind, Member,
-    Move, NPlusOneVerdict, Node, NodeLoss, Planned, PlannedMove, Quota, QuotaClass, Rebalance, Role,
+    Move, NPlusOneVerdict, Node, NodeLoss, Planned, PlannedMove, Project, Quota, QuotaClass, Rebalance, Role,
     ServerGroup, Staying, Verdict, VmStatus, Volume, VolumeLock, Weight, WhatIf,
 };
 
@@ -258,6 +258,21 @@ fn volumes() {
         ..data.clone()
     };
     insta::assert_snapshot!(all_formats(&[data, tools]));
+}
+
+#[test]
+fn projects() {
+    let project = |name: &str, description: &str| Project {
+        id: id(9),
+        name: name.into(),
+        description: description.into(),
+        vms: 2,
+        server_groups: 1,
+        images: 0,
+        created_at: at("11:00:00"),
+        revision: 12,
+    };
+    insta::assert_snapshot!(all_formats(&[project("default", ""), project("shop", "tills")]));
 }
 
 #[test]

@@ -2,8 +2,7 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use holm_api::{CreateVolume, Deleted, List, ListQuery, ReadQuery, Volume};
-use holm_model::project::DEFAULT;
+use holm_api::{CreateVolume, Deleted, List, ProjectListQuery, ReadQuery, Volume};
 use holm_model::reply::{Kind, Outcome};
 use holm_model::{Command, State as Model, VolumeId, command, limits, volume};
 use utoipa_axum::router::OpenApiRouter;
@@ -13,9 +12,10 @@ use uuid::Uuid;
 use super::answer::Answer;
 use super::convert;
 use super::extract::{Change, Named, NoBody, Query};
-use super::openapi::{MatchHeader, WriteHeaders};
+use super::openapi::{MatchHeader, ProjectHeader, WriteHeaders};
 use super::page::Page;
 use super::problem::{Failure, Result};
+use super::project::Project;
 use super::read::Snapshot;
 use super::write::{Accepted, Basis, perform};
 use crate::app::Shared;
@@ -50,28 +50,35 @@ async fn create(State(app): State<Shared>, change: Change<CreateVolume>) -> Resu
 }
 
 /// List shared volumes.
-#[utoipa::path(get, path = "/v1/volumes", tag = "volumes", params(ListQuery),
+#[utoipa::path(get, path = "/v1/volumes", tag = "volumes", params(ProjectListQuery, ProjectHeader),
     responses((status = 200, body = List<Volume>)))]
-async fn list(State(app): State<Shared>, Query(query): Query<ListQuery>) -> Result<Answer<List<Volume>>> {
+async fn list(
+    State(app): State<Shared>,
+    project: Project,
+    Query(query): Query<ProjectListQuery>,
+) -> Result<Answer<List<Volume>>> {
     let page = Page::<VolumeId>::new(query.limit, query.marker.as_deref())?;
     let snapshot = Snapshot::take(&app.raft, query.consistency).await?;
     let state = snapshot.state();
-    let rest = state.volumes.range(page.start()).filter(|(_, volume)| volume.project == DEFAULT);
+    let project = project.known(state)?;
+    let wanted = |volume: &volume::Volume| query.all_projects || volume.project == project;
+    let rest = state.volumes.range(page.start()).filter(|(_, volume)| wanted(volume));
     let list = page.cut(state.revision, rest, |volume| convert::volume(state, volume));
     Ok(Answer::read(&snapshot, list))
 }
 
 /// Show a shared volume and the VMs that have it.
 #[utoipa::path(get, path = "/v1/volumes/{volume}", tag = "volumes",
-    params(("volume" = String, Path, description = "Name or id"), ReadQuery),
+    params(("volume" = String, Path, description = "Name or id"), ReadQuery, ProjectHeader),
     responses((status = 200, body = Volume)))]
 async fn show(
     State(app): State<Shared>,
+    project: Project,
     Named(name): Named,
     Query(query): Query<ReadQuery>,
 ) -> Result<Answer<Volume>> {
     let snapshot = Snapshot::take(&app.raft, query.consistency).await?;
-    let volume = convert::volume(snapshot.state(), find(snapshot.state(), &name)?);
+    let volume = convert::volume(snapshot.state(), find(snapshot.state(), &project, &name)?);
     let revision = volume.revision;
     Ok(Answer::read(&snapshot, volume).etag(revision))
 }
@@ -87,7 +94,7 @@ async fn delete(
 ) -> Result<Answer<Deleted>> {
     let before = app.raft.state();
     let accepted = perform(&app.raft, &intent, Basis::of(&name), |state| {
-        let id = find(state, &name.0)?.id;
+        let id = find(state, &intent.project, &name.0)?.id;
         Ok(Command::DeleteVolume(command::DeleteVolume { id, expected: intent.expected }))
     })
     .await?;
@@ -96,8 +103,8 @@ async fn delete(
     Ok(Answer::deleted(&accepted, id.to_string(), known))
 }
 
-fn find<'a>(state: &'a Model, name: &str) -> Result<&'a volume::Volume> {
-    state.find_volume(DEFAULT, name).ok_or_else(|| Failure::not_found(Kind::Volume, name))
+fn find<'a>(state: &'a Model, project: &Project, name: &str) -> Result<&'a volume::Volume> {
+    state.find_volume(project.known(state)?, name).ok_or_else(|| Failure::not_found(Kind::Volume, name))
 }
 
 fn subject(accepted: &Accepted) -> Result<VolumeId> {

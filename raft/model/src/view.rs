@@ -70,10 +70,10 @@ impl State {
         }
     }
 
-    /// A volume by id, or by name within `project`.
+    /// A volume by id, of any project, or by name within `project`.
     pub fn find_volume(&self, project: &str, name_or_id: &str) -> Option<&Volume> {
         match name_or_id.parse::<VolumeId>() {
-            Ok(id) => self.volumes.get(&id).filter(|volume| volume.project == project),
+            Ok(id) => self.volumes.get(&id),
             Err(_) => {
                 let named = |volume: &&Volume| volume.project == project && volume.name == name_or_id;
                 self.volumes.values().find(named)

@@ -2,7 +2,7 @@
 
 use holm_api::Volume;
 
-use super::{Record, field};
+use super::{Record, field, project};
 use crate::output::table;
 use crate::output::text::Now;
 
@@ -28,6 +28,7 @@ impl Record for Volume {
         table::fields(&[
             field("Name", &self.name),
             field("Id", self.id),
+            project(&self.project),
             field("Path", &self.path),
             field("Access", access(self)),
             field("Lock", self.lock),

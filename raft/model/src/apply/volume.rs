@@ -14,6 +14,7 @@ impl Cx<'_> {
     pub(super) fn create_volume(&mut self, c: &CreateVolume) -> Result<Outcome, Reason> {
         limits::name("name", &c.name)?;
         limits::volume_path("path", &c.path)?;
+        self.check_project(&self.actor.project)?;
         if c.read_only && c.lock != VolumeLock::None {
             return Err(invalid("lock", "a read-only volume has no writer to lock out; leave `lock` out"));
         }
@@ -53,7 +54,7 @@ impl Cx<'_> {
     }
 
     pub(super) fn delete_volume(&mut self, c: &DeleteVolume) -> Result<Outcome, Reason> {
-        let volume = self.own_volume(c.id)?;
+        let volume = self.state.volumes.get(&c.id).ok_or_else(|| not_found(Kind::Volume, c.id))?;
         check_expected(c.expected, volume.revision)?;
         let name = volume.name.clone();
         let by = some_names(self.state.users_of_volume(c.id).map(|vm| vm.name.as_str()));
