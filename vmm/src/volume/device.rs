@@ -20,8 +20,8 @@ pub struct Device {
 }
 
 impl Device {
-    /// Opens the storage at `path`. A disk that something else on this host has for itself is refused: what is
-    /// mounted here must not be written to by a guest.
+    /// Opens the storage at `path`. A disk that something else on this host has for itself is refused to a writer:
+    /// what is mounted here must not be written to by a guest.
     pub fn open(path: &Path, read_only: bool) -> Result<Self, Error> {
         let failed = |source: io::Error| match source.kind() {
             io::ErrorKind::NotFound => Error::Missing { path: path.to_owned() },
@@ -34,7 +34,7 @@ impl Device {
             return Err(Error::NoStorage { path: path.to_owned() });
         }
         // Of a block device, O_EXCL without O_CREAT asks that nobody else claims it; of a file it means nothing.
-        let flags = if kind.is_block_device() { libc::O_EXCL } else { 0 };
+        let flags = if kind.is_block_device() && !read_only { libc::O_EXCL } else { 0 };
         let file = OpenOptions::new().read(true).write(!read_only).custom_flags(flags).open(path);
         Ok(Self { path: path.to_owned(), file: file.map_err(failed)?, meta })
     }

@@ -62,6 +62,9 @@ fn set_up() {
     write(&disk.join("control"), "fd_dev_name=/disk,fd_dev_size=16777216");
     write(&disk.join("wwn/vpd_unit_serial"), "holm");
     write(&disk.join("enable"), "1");
+    // The target works off a queue where it is looped back, and an abort that came by the queue waits for it to be
+    // empty, for ever. So commands are not queued.
+    write(&disk.join("attrib/submit_type"), "1");
     for initiator in 1..=2 {
         let port = Path::new(TARGET).join(format!("loopback/naa.500140500000000{initiator}/tpgt_1"));
         fs::create_dir_all(port.join("lun/lun_0")).expect("port");
@@ -151,7 +154,8 @@ struct Block([u8; BLOCK]);
 fn hosts() -> (Host, Host) {
     let deadline = Instant::now() + Duration::from_secs(120);
     let (a, b) = (PathBuf::from("/dev/sda"), PathBuf::from("/dev/sdb"));
-    while !(a.exists() && b.exists()) {
+    // Their names are there before they can be opened.
+    while [&a, &b].into_iter().any(|path| File::open(path).is_err()) {
         assert!(Instant::now() < deadline, "the kernel does not find the disks");
         std::thread::sleep(Duration::from_millis(50));
     }

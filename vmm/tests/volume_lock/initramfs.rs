@@ -69,7 +69,7 @@ fn add(all: &[PathBuf], built_in: &str, name: &str, ordered: &mut Vec<PathBuf>) 
         return Ok(());
     }
     let path = all.iter().find(|path| is(path)).ok_or_else(|| format!("there is no module {name}"))?;
-    let content = std::fs::read(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let content = module(path).map_err(|e| format!("{}: {e}", path.display()))?;
     for dependency in dependencies(&content) {
         add(all, built_in, &dependency, ordered)?;
     }
@@ -79,7 +79,23 @@ fn add(all: &[PathBuf], built_in: &str, name: &str, ordered: &mut Vec<PathBuf>) 
 
 /// `-` and `_` are one in the names of modules.
 fn same_module(file: &str, name: &str) -> bool {
+    let file = file.trim_end_matches(".xz").trim_end_matches(".zst");
     file.strip_suffix(".ko").is_some_and(|stem| stem.replace('-', "_") == name.replace('-', "_"))
+}
+
+/// A module, unpacked.
+pub fn module(path: &Path) -> io::Result<Vec<u8>> {
+    let unpacker = match path.extension().and_then(|extension| extension.to_str()) {
+        Some("xz") => "xz",
+        Some("zst") => "zstd",
+        _ => return std::fs::read(path),
+    };
+    let unpacked = std::process::Command::new(unpacker).arg("-dc").arg(path).output()?;
+    if unpacked.status.success() {
+        Ok(unpacked.stdout)
+    } else {
+        Err(io::Error::other(format!("{unpacker} fails")))
+    }
 }
 
 /// What a module says of itself in `depends=`.
