@@ -25,11 +25,8 @@ fn tell(state: &mut State, command: Command) -> Result<(), String> {
 }
 
 fn cluster() -> State {
-    let add = |n: u64| AddNode {
-        name: format!("n{n}"),
-        peer_addr: format!("h{n}:1"),
-        api_addr: format!("h{n}:2"),
-    };
+    let add =
+        |n: u64| AddNode { name: format!("n{n}"), peer_addr: format!("h{n}:1"), api_addr: format!("h{n}:2") };
     let mut state = State::default();
     for command in [
         Command::InitCluster(InitCluster {
@@ -65,7 +62,13 @@ fn id(n: u128) -> VolumeId {
 }
 
 fn volume(n: u128, lock: VolumeLock) -> CreateVolume {
-    CreateVolume { id: id(n), name: format!("v{n}"), path: format!("/dev/disk/by-id/{n}"), read_only: false, lock }
+    CreateVolume {
+        id: id(n),
+        name: format!("v{n}"),
+        path: format!("/dev/disk/by-id/{n}"),
+        read_only: false,
+        lock,
+    }
 }
 
 fn read_only(n: u128) -> CreateVolume {
@@ -173,7 +176,10 @@ fn a_volume_is_refused_by_the_field_that_is_wrong() {
         (at("/dev/sdb\n"), "path: must not contain control characters"),
         (at(&format!("/{}", "x".repeat(1024))), "path: is 1025 bytes long"),
         (at("/dev/disk/by-id/1"), "path: is volume `v1` already"),
-        (CreateVolume { lock: VolumeLock::PersistentReservation, ..at("/srv/file") }, "path: `lock: persistent"),
+        (
+            CreateVolume { lock: VolumeLock::PersistentReservation, ..at("/srv/file") },
+            "path: `lock: persistent",
+        ),
         (
             CreateVolume { lock: VolumeLock::PersistentReservation, read_only: true, ..good.clone() },
             "lock: a read-only volume",
@@ -184,4 +190,25 @@ fn a_volume_is_refused_by_the_field_that_is_wrong() {
         assert!(refusal.starts_with(words), "{bad:?}: {refusal}");
         assert_eq!(state.volumes.len(), 3);
     }
+}
+
+#[test]
+fn a_volume_belongs_to_a_project_that_is_there_and_keeps_it() {
+    let mut state = cluster();
+    let by = |project: &str, state: &mut State, command| {
+        let actor = Actor { name: "admin".into(), project: project.into() };
+        let proposal = Proposal { key: None, seen: state.revision, actor, command };
+        apply(state, &Entry { at: Timestamp(1), proposal }).reply
+    };
+    let create = || Command::CreateVolume(volume(1, VolumeLock::None));
+    assert!(matches!(by("shop", &mut state, create()), Reply::Rejected(Reason::NotFound { .. })));
+    let shop = ProjectId(Uuid::from_u128(300));
+    let project = CreateProject { id: shop, name: "shop".into(), description: String::new() };
+    assert!(matches!(by("default", &mut state, Command::CreateProject(project)), Reply::Done(_)));
+    assert!(matches!(by("shop", &mut state, create()), Reply::Done(_)));
+    let others = vm(1, Availability::Pinned, &[1]);
+    assert!(matches!(by("default", &mut state, others), Reply::Rejected(Reason::NotFound { .. })));
+    let remove = Command::DeleteProject(DeleteProject { id: shop, expected: None });
+    let Reply::Rejected(refusal) = by("default", &mut state, remove) else { panic!("it has a volume") };
+    assert!(refusal.to_string().contains("volume v1"), "{refusal}");
 }

@@ -1,29 +1,32 @@
-//! Inside: the only process of the machine. It makes one disk that two initiators see, as `A` and `B`, and plays two
-//! hosts whose VMs want it. Whoever writes does so through a file opened long before, as a VMM does that knows
-//! nothing of what happened since.
+//! Inside: the only process of the machine, which is either the one with the disk (see `target`) or the one that
+//! plays two hosts, `A` and `B`, whose VMs want it. Whoever writes does so through a file opened long before, as a
+//! VMM does that knows nothing of what happened since.
 
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt, symlink};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use holm_model::{Epoch, Revision};
 use holm_vmm::volume::{self, SharedVolume};
 
+use super::target;
+
 /// Lines for the outside begin so.
 pub const SAYS: &str = "HOLM: ";
 /// The last of them, one way or the other.
 pub const PASSED: &str = "PASSED";
 pub const FAILED: &str = "FAILED";
-/// Where the modules are; the names' order is that of loading.
+/// Where the modules are, by what the machine is; the names' order is that of loading.
 pub const MODULES_DIR: &str = "/modules";
-/// The target, its backing file, the loop-back fabric, and the disks it makes.
-pub const MODULES: &[&str] = &["configfs", "target_core_mod", "target_core_file", "tcm_loop", "sd_mod"];
+/// How a machine is told what it is.
+pub const ROLE: &str = "holm.role=";
+/// The machine of the two hosts: the controller by which it has the disk, and disks.
+pub const HOSTS: (&str, &[&str]) = ("hosts", &["virtio_pci", "virtio_scsi", "sd_mod"]);
 
-const TARGET: &str = "/sys/kernel/config/target";
 /// Linux gives a refused write this error (`EBADE`).
 const RESERVATION_CONFLICT: i32 = 52;
 const BLOCK: usize = 4096;
@@ -31,8 +34,8 @@ const BLOCK: usize = 4096;
 /// Never returns: the machine ends.
 pub fn main() -> ! {
     let outcome = std::panic::catch_unwind(|| {
-        set_up();
-        scenario();
+        let role = set_up();
+        if role == target::ROLE.0 { target::serve() } else { scenario() }
     });
     // The panic's words are on the console already.
     say(if outcome.is_ok() { PASSED } else { FAILED });
@@ -41,39 +44,25 @@ pub fn main() -> ! {
     std::process::exit(1)
 }
 
-fn say(words: &str) {
+pub fn say(words: &str) {
     println!("\n{SAYS}{words}");
 }
 
-fn set_up() {
+/// Mounts and loads what the machine needs, and says what it is.
+fn set_up() -> String {
     for (kind, at) in [("sysfs", "/sys"), ("devtmpfs", "/dev"), ("proc", "/proc")] {
         mount(kind, at);
     }
-    let mut modules: Vec<_> =
-        fs::read_dir(MODULES_DIR).expect("modules").flatten().map(|e| e.path()).collect();
+    let told = fs::read_to_string("/proc/cmdline").expect("command line");
+    let role = told.split_whitespace().find_map(|word| word.strip_prefix(ROLE)).expect("a role").to_owned();
+    let entries = fs::read_dir(Path::new(MODULES_DIR).join(&role)).expect("modules");
+    let mut modules: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
     modules.sort();
     modules.iter().for_each(|module| load(module));
-    mount("configfs", "/sys/kernel/config");
-    // Where the target keeps what must outlive its loss of power.
-    fs::create_dir_all("/var/target/pr").expect("directory");
-    File::create("/disk").and_then(|file| file.set_len(16 << 20)).expect("backing file");
-    let disk = Path::new(TARGET).join("core/fileio_0/disk");
-    fs::create_dir_all(&disk).expect("backstore");
-    write(&disk.join("control"), "fd_dev_name=/disk,fd_dev_size=16777216");
-    write(&disk.join("wwn/vpd_unit_serial"), "holm");
-    write(&disk.join("enable"), "1");
-    // The target works off a queue where it is looped back, and an abort that came by the queue waits for it to be
-    // empty, for ever. So commands are not queued.
-    write(&disk.join("attrib/submit_type"), "1");
-    for initiator in 1..=2 {
-        let port = Path::new(TARGET).join(format!("loopback/naa.500140500000000{initiator}/tpgt_1"));
-        fs::create_dir_all(port.join("lun/lun_0")).expect("port");
-        write(&port.join("nexus"), &format!("naa.600140500000000{initiator}"));
-        symlink(&disk, port.join("lun/lun_0/disk")).expect("logical unit");
-    }
+    role
 }
 
-fn mount(kind: &str, at: &str) {
+pub fn mount(kind: &str, at: &str) {
     let _ = fs::create_dir_all(at);
     let text = |text: &str| CString::new(text).expect("no NUL in it");
     let (kind, at) = (text(kind), text(at));
@@ -90,7 +79,7 @@ fn load(module: &Path) {
     assert!(loaded == 0 || error.kind() == io::ErrorKind::AlreadyExists, "{}: {error}", module.display());
 }
 
-fn write(path: &Path, text: &str) {
+pub fn write(path: &Path, text: &str) {
     fs::write(path, text).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
 }
 
