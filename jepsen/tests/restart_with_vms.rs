@@ -139,7 +139,10 @@ async fn restart(cluster: &mut Cluster, by: &str, vms: usize) -> Result<()> {
     assert!(line.contains(&format!("running={vms} ")), "{line}");
     cluster.wait_ready(0).await?;
     let (ready, adopted_ms) = (began.elapsed().as_millis(), adopted.as_millis());
-    println!("after {by}: ready in {ready} ms, {vms} VMs adopted in {adopted_ms} ms");
+    let looked = line.split_whitespace().find_map(|word| word.strip_prefix("after_ms=")).unwrap_or("?");
+    println!(
+        "after {by}: ready in {ready} ms, {vms} VMs adopted in {adopted_ms} ms, the last {looked} of them to look at each"
+    );
     assert!(adopted < ADOPTED_LIMIT, "adopted only after {adopted:?}");
     Ok(())
 }

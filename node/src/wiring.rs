@@ -45,7 +45,7 @@ pub fn run(mut args: Run) -> Result<()> {
     let config = configuration(args)?;
     init_log(&config);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    // Work on VMs writes to their disks in place. Should these hang, its threads do, and only those: leases,
+    // Work on VMs and images writes to disks in place. Should these hang, its threads do, and only those: leases,
     // leadership and answers go on.
     let vms = tokio::runtime::Builder::new_multi_thread().thread_name("vms").enable_all().build()?;
     let result = runtime.block_on(serve(config, &data_dir, moved, vms.handle()));
@@ -235,7 +235,7 @@ async fn say_if_removed(app: Shared, data_dir: PathBuf) {
 }
 
 /// Where this host's health is looked at.
-fn places(config: &Config, data_dir: &Path) -> Places {
+fn places(config: &Config, data_dir: &Path, images: &Arc<ImageStore>) -> Places {
     let advertised = [config.peer.advertised(), config.api.advertised()];
     let advertised = advertised.iter().filter_map(|address| address.parse::<SocketAddr>().ok());
     let addresses = advertised.chain([config.peer.listen, config.api.listen]).map(|address| address.ip());
@@ -244,6 +244,7 @@ fn places(config: &Config, data_dir: &Path) -> Places {
         data_dir: data_dir.to_owned(),
         vm_dir: vm_dir(data_dir),
         run_dir: config.run_dir.clone(),
+        images: images.clone(),
         addresses: addresses.collect(),
         vmm: vmm.unwrap_or("cloud-hypervisor".as_ref()).to_owned(),
         proc: "/proc".into(),
@@ -263,7 +264,6 @@ fn start_agent(
         boot_id,
         peer_addr: config.peer.advertised(),
         api_addr: config.api.advertised(),
-        vm_dir: vm_dir(data_dir),
         ratios: config.inventory,
         set_apart: SetApart {
             cpus: config.cpu.dedicated_cpus().unwrap_or_default(),
@@ -271,16 +271,16 @@ fn start_agent(
         },
         firmware: config.hypervisor.firmware.clone(),
         cpu: Cpu::read(),
-        places: places(config, data_dir),
+        places: places(config, data_dir, &app.images),
     };
     let images = Images::new(app.clone());
-    tasks.spawn(adopt::tell(app.clone()));
+    adopt::tell_of_protection();
     tasks.spawn(vms::catch_up(app.clone(), stop.clone()));
     essential(tasks, stop, "node report", node_report::run(app.clone(), here, stop.clone()));
     essential(tasks, stop, "lease", lease::keeper::run(app.clone(), boot_id, stop.clone()));
     essential(tasks, stop, "fence", fence::run(app.clone(), boot_id, stop.clone()));
-    essential(tasks, stop, "images", images::run(images.clone(), stop.clone()));
     let _on = vms_runtime.enter();
+    essential(tasks, stop, "images", images::run(images.clone(), stop.clone()));
     essential(tasks, stop, "VMs", vms::run(app.clone(), images, boot_id, stop.clone()));
     Ok(())
 }

@@ -114,3 +114,36 @@ async fn vms_that_cannot_be_removed_from_a_disk_that_hangs_hold_up_nothing_else(
     };
     daemon.until("all are removed", gone).await;
 }
+
+#[tokio::test]
+async fn uploads_to_a_disk_that_hangs_hold_up_nothing_else() {
+    if disk::skipped("uploads_to_a_disk_that_hangs_hold_up_nothing_else") {
+        return;
+    }
+    disk::enter_namespace();
+    let mut images = None;
+    let daemon = Daemon::first_on(|dir| images = Some(Disk::new(&dir.join("images"), 256))).await;
+    let mut images = images.expect("it was mounted");
+    images.freeze();
+    let upload = |n: usize| {
+        let daemon = &daemon;
+        async move {
+            let kernel = test_guest::elf(test_guest::Variant::Banner);
+            let path = format!("/v1/images?name=guest-{n}&kind=kernel");
+            daemon.send(Method::POST, &path, &[], kernel.into()).await.expect(201);
+        }
+    };
+    let uploads = futures::future::join_all((0..many()).map(upload));
+    let goes_on = async {
+        // Each of them is under way: it is answered only after the thaw.
+        for n in 0..20 {
+            daemon.get("/health").await.expect(200);
+            let flavor = json!({"name": format!("f{n}"), "vcpus": 1, "memory_mib": 16, "disk_gib": 0});
+            daemon.post("/v1/flavors", flavor).await.expect(201);
+        }
+        images.thaw();
+    };
+    let both = async { tokio::join!(uploads, goes_on) };
+    tokio::time::timeout(PATIENCE, both).await.expect("the daemon answers, and then they are stored");
+    assert_eq!(daemon.get("/v1/images").await.json["items"].as_array().map(Vec::len), Some(many()));
+}

@@ -102,6 +102,14 @@ async fn policies_are_given_at_creation_and_changed_later() {
     );
     let pinned = n1.patch("/v1/vms/web", json!({"availability": "pinned"})).await.expect(200).json;
     assert_eq!(pinned["availability_in_force"], "pinned", "at once");
+
+    vm(n1, "bound", json!({"node": "n2"})).await;
+    let failover = json!({"availability": "failover"});
+    let refused = n1.patch("/v1/vms/bound", failover.clone()).await.expect(422).json;
+    let detail = refused["detail"].as_str().unwrap_or_default();
+    assert!(detail.contains("created for n2") && detail.contains("--any-node"), "{refused}");
+    n1.patch("/v1/vms/bound", json!({"any_node": true})).await.expect(200);
+    n1.patch("/v1/vms/bound", failover).await.expect(200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -133,4 +141,8 @@ async fn leases_have_bounds_and_network_work_is_announced() {
     let over = n2.delete("/v1/freeze").await.expect(200).json;
     assert_eq!(over["over"], true);
     n2.delete("/v1/freeze").await.expect(409);
+    n2.until("every lease is short again, long before it would have ended", async |n2| {
+        n2.get("/v1/cluster").await.expect(200).json["freeze"].is_null().then_some(())
+    })
+    .await;
 }

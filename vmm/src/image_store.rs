@@ -150,17 +150,22 @@ impl ImageStore {
     }
 
     /// Begins an upload, unless there is no room for any.
-    pub fn begin(&self) -> Result<Upload, Error> {
-        disk_floor::admit(&self.dir, 0)?;
+    pub async fn begin(&self) -> Result<Upload, Error> {
         let n = self.uploads.fetch_add(1, Ordering::Relaxed);
         let path = self.dir.join(format!("upload-{n}.tmp"));
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .open(&path)
-            .map_err(io_error("cannot make", &path))?;
-        let sink = Sink { file, hash: Sha256::new(), size_bytes: 0 };
-        Ok(Upload { store: self.clone(), sink: Some(sink), temporary: Temporary(path) })
+        let store = self.clone();
+        // A disk that hangs holds up whoever uploads, and nobody else.
+        blocking(&self.dir, move || {
+            disk_floor::admit(&store.dir, 0)?;
+            let file = OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .open(&path)
+                .map_err(io_error("cannot make", &path))?;
+            let sink = Sink { file, hash: Sha256::new(), size_bytes: 0 };
+            Ok(Upload { store, sink: Some(sink), temporary: Temporary(path) })
+        })
+        .await
     }
 
     fn partial(&self, sha256: &str) -> PathBuf {
@@ -245,12 +250,18 @@ impl Sink {
     }
 }
 
-/// A file that goes with its owner.
+/// A file that goes with its owner, or soon after.
 struct Temporary(PathBuf);
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
+        let path = std::mem::take(&mut self.0);
+        let remove = move || drop(std::fs::remove_file(path));
+        match tokio::runtime::Handle::try_current() {
+            // Not on a thread that others need: the disk may hang.
+            Ok(runtime) => drop(runtime.spawn_blocking(remove)),
+            Err(_) => remove(),
+        }
     }
 }
 

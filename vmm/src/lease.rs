@@ -126,7 +126,7 @@ impl LeaseFile {
         Ok(Self { map: opened?, path: path.to_owned() })
     }
 
-    /// Lets lease `id` last until `deadline_ns` of `CLOCK_BOOTTIME`. It is never shortened, and one that has
+    /// Lets lease `id` last until `deadline_ns` of `CLOCK_BOOTTIME`. It is not shortened by this, and one that has
     /// lapsed is not granted again: whoever was asleep meanwhile must not take it for unbroken.
     pub fn grant(&self, id: LeaseId, deadline_ns: u64) -> Result<(), Error> {
         match self.current() {
@@ -146,6 +146,14 @@ impl LeaseFile {
             }
         }
         Ok(())
+    }
+
+    /// Lets lease `id`, if it is in force, last no longer than until `deadline_ns`. Shims notice within a second, and
+    /// must: that is what it is shortened to at least.
+    pub fn shorten(&self, id: LeaseId, deadline_ns: u64) {
+        if self.current().is_some_and(|(current, ends)| current == id && ends > deadline_ns) {
+            self.map.deadline().store(deadline_ns, Ordering::Release);
+        }
     }
 
     /// Ends the lease before its deadline. Shims notice within a second.

@@ -111,10 +111,13 @@ pub struct Keep {
 
 #[derive(Debug, Args)]
 #[command(group(clap::ArgGroup::new("change").required(true).multiple(true)
-    .args(["availability", "disk_loss", "restart_policy", "start_order", "start_delay"])))]
+    .args(["availability", "disk_loss", "restart_policy", "start_order", "start_delay", "any_node"])))]
 pub struct Set {
     /// Name or id.
     pub vm: String,
+    /// It was created for one node (--node): let it run on any.
+    #[arg(long)]
+    pub any_node: bool,
     #[command(flatten)]
     pub keep: Keep,
 }
@@ -128,7 +131,8 @@ pub struct Evacuate {
     /// All pinned VMs of this node, by name or id. Failover VMs need nobody's word.
     #[arg(long)]
     pub node: Option<String>,
-    /// You state that the machine is switched off. If it is not, the VMs run twice.
+    /// You state that the machine is switched off, and reaches the cluster when it is switched on again. If not, the
+    /// VMs run twice.
     #[arg(long, required = true)]
     pub confirm_node_off: bool,
     #[command(flatten)]

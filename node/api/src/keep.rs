@@ -86,13 +86,17 @@ pub struct PatchVm {
     /// At most 3600.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_delay_s: Option<u32>,
+    /// A VM that was created for one node is bound to it no longer, and may run on any.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub any_node: bool,
 }
 
 /// Body of `POST /v1/vms/{vm}/evacuate`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct EvacuateVm {
-    /// You state that the machine it was on is switched off. If it is not, the VM may run twice.
+    /// You state that the machine it was on is switched off, and reaches the cluster when it is switched on again: cut
+    /// off, it would start what it had after `autostart_wait`. If not, the VM may run twice.
     pub confirm_node_off: bool,
 }
 

@@ -20,7 +20,7 @@ use super::report::propose;
 use crate::app::Shared;
 use crate::clock;
 use crate::config::InventoryConfig;
-use crate::health::{self, Looker, Places};
+use crate::health::{self, Facts, Looker, Places};
 
 /// How often the host is looked at.
 const PERIOD: Duration = Duration::from_secs(10);
@@ -38,8 +38,6 @@ pub struct Here {
     pub boot_id: BootId,
     pub peer_addr: String,
     pub api_addr: String,
-    /// Where VM disks lie.
-    pub vm_dir: PathBuf,
     pub ratios: InventoryConfig,
     /// What VMs may have for themselves.
     pub set_apart: SetApart,
@@ -127,7 +125,7 @@ async fn look(
     let cpus = u64::from(host::cpus());
     let offer = here.set_apart.offer(Path::new("/sys"));
     let dedicated = offer.cpus.len() as u64;
-    let mut inventory = inventory(here.ratios, amounts(app, here, cpus.saturating_sub(dedicated)), last);
+    let mut inventory = inventory(here.ratios, amounts(&host, cpus.saturating_sub(dedicated)), last);
     if dedicated > 0 {
         inventory.insert(ResourceClass::Custom(PCPU.to_owned()), Inventory::of(dedicated));
     }
@@ -146,17 +144,14 @@ async fn look(
 }
 
 /// What the host has and what of it is kept; nothing for a class that cannot be told at present.
-fn amounts(app: &Shared, here: &Here, cpus: u64) -> [(ResourceClass, Option<(u64, u64)>); 3] {
-    let images_gib = app.images.used_bytes().div_ceil(GIB);
+fn amounts(facts: &Facts, cpus: u64) -> [(ResourceClass, Option<(u64, u64)>); 3] {
     let memory = host::memory_mib().map(|mib| (mib, (mib / 20).max(1024)));
-    let disk = host::disk_space(&here.vm_dir);
+    let disk =
+        facts.amount.map(|disk| (disk.total_bytes / GIB, DISK_RESERVE_GIB + disk.images_bytes.div_ceil(GIB)));
     [
         (ResourceClass::Vcpu, Some((cpus, 0))),
         (ResourceClass::MemoryMb, memory.ok()),
-        (
-            ResourceClass::DiskGb,
-            disk.ok().map(|disk| (disk.total_bytes / GIB, DISK_RESERVE_GIB + images_gib)),
-        ),
+        (ResourceClass::DiskGb, disk),
     ]
 }
 

@@ -100,7 +100,10 @@ impl Supervisor {
 
     async fn look_at_all(&mut self) {
         match self.app().hypervisor.vms().await {
-            Ok(found) => found.into_iter().for_each(|vm| self.wake(vm)),
+            Ok(found) => {
+                self.surroundings.adoption.found(&found);
+                found.into_iter().for_each(|vm| self.wake(vm));
+            }
             Err(error) => {
                 tracing::error!(error = %crate::app::chain(&error), "cannot list the VMs of this host")
             }

@@ -8,6 +8,7 @@ use holm_raft::handle::Published;
 use holm_vmm::hypervisor::{ExitCause, InstanceState, Observation};
 use tokio::sync::{Notify, watch};
 
+use super::adopt::Adoption;
 use super::execute::{Executor, Memory};
 use super::plan::{NOT_ITS_TURN, Standing, Step, alive, plan};
 use super::start_order::StartOrder;
@@ -25,6 +26,7 @@ pub struct Surroundings {
     pub executor: Executor,
     boot: BootId,
     order: StartOrder,
+    pub adoption: Adoption,
     /// Wakes those that wait for a lease or a turn.
     again: watch::Sender<()>,
 }
@@ -32,7 +34,8 @@ pub struct Surroundings {
 impl Surroundings {
     /// Of a host whose current boot is `boot`.
     pub fn new(executor: Executor, boot: BootId) -> Self {
-        Self { executor, boot, order: StartOrder::new(), again: watch::Sender::new(()) }
+        let (order, again) = (StartOrder::new(), watch::Sender::new(()));
+        Self { executor, boot, order, adoption: Adoption::begin(), again }
     }
 
     /// Whoever waits asks again.
@@ -74,6 +77,7 @@ impl Surroundings {
 
     /// Takes down what others need to know of what was seen.
     fn note(&self, vm: VmId, observed: &Observation) {
+        self.adoption.seen(vm, observed);
         let app = &self.executor.app;
         if app.orphans.note(app.raft.identity().cluster, vm, observed) {
             tracing::warn!(%vm, "a VM that another cluster placed is on this host: it is left alone");

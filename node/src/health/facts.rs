@@ -7,6 +7,8 @@ use std::path::PathBuf;
 pub struct Facts {
     /// Where the log lies, and where VM disks do if that is another file system.
     pub disks: Vec<Disk>,
+    /// What there is of the disk of the VMs; none while it cannot be told.
+    pub amount: Option<DiskAmount>,
     /// Why no snapshot of the log can be written, if so.
     pub snapshot_problem: Option<String>,
     pub memory: Option<Memory>,
@@ -29,6 +31,14 @@ pub struct Disk {
     pub space: Result<Space, String>,
     /// A write has not ended for long.
     pub is_hung: bool,
+}
+
+/// The disk of the VMs, as an inventory counts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskAmount {
+    pub total_bytes: u64,
+    /// Of it, what images take.
+    pub images_bytes: u64,
 }
 
 /// Room of a file system.

@@ -11,12 +11,14 @@ use holm_model::node::{HypervisorFacts, HypervisorKind};
 use holm_model::vm::ObservedState;
 use holm_model::{NodeId, State};
 use holm_raft::RaftStatus;
+use holm_vmm::ImageStore;
+use holm_vmm::host::{self, DiskSpace};
 use tokio::task::JoinHandle;
 
 use super::binary;
 use super::clock::ClockWatch;
 use super::disk::{self, Prober};
-use super::facts::{Binaries, Disk, Facts, Vmms, Watchdog};
+use super::facts::{Binaries, Disk, DiskAmount, Facts, Vmms, Watchdog};
 use super::links::{self, Carrier, LinkWatch};
 use super::memory::MemoryWatch;
 use crate::clock;
@@ -31,6 +33,8 @@ pub struct Places {
     pub data_dir: PathBuf,
     /// Where VM disks lie.
     pub vm_dir: PathBuf,
+    /// What is held of images.
+    pub images: Arc<ImageStore>,
     /// Where the watchdog leaves word.
     pub run_dir: PathBuf,
     /// Addresses by which others reach this node; those of no network of this host do not count.
@@ -57,6 +61,7 @@ pub struct Looker {
 struct OnDisk {
     disks: Vec<Disk>,
     binaries: Binaries,
+    amount: Option<DiskAmount>,
 }
 
 impl Looker {
@@ -83,7 +88,7 @@ impl Looker {
         state: &State,
         me: NodeId,
     ) -> Facts {
-        let OnDisk { mut disks, binaries } = self.on_disk().await;
+        let OnDisk { mut disks, binaries, amount } = self.on_disk().await;
         for disk in &mut disks {
             let of_log = disk.dir == self.places.data_dir;
             disk.is_hung |= of_log && raft.disk_stalled_ms > 0;
@@ -95,6 +100,7 @@ impl Looker {
         });
         Facts {
             disks,
+            amount,
             snapshot_problem: raft.snapshot_problem.clone(),
             memory: self.memory.look(&self.places.proc),
             hypervisor_problem: hypervisor_problem(hypervisor),
@@ -125,7 +131,7 @@ impl Looker {
             }
         }
         let hung = |dir| Disk { dir, space: Err("it does not answer".to_owned()), is_hung: true };
-        OnDisk { disks: dirs.into_iter().map(hung).collect(), binaries: Binaries::default() }
+        OnDisk { disks: dirs.into_iter().map(hung).collect(), binaries: Binaries::default(), amount: None }
     }
 }
 
@@ -135,7 +141,11 @@ fn read(places: &Places, dirs: Vec<PathBuf>) -> OnDisk {
         Disk { dir, space, is_hung: false }
     };
     let binaries = binary::look(&places.proc, &places.vmm);
-    OnDisk { disks: dirs.into_iter().map(disk).collect(), binaries }
+    let amount = host::disk_space(&places.vm_dir).ok().map(|DiskSpace { total_bytes, .. }| DiskAmount {
+        total_bytes,
+        images_bytes: places.images.used_bytes(),
+    });
+    OnDisk { disks: dirs.into_iter().map(disk).collect(), binaries, amount }
 }
 
 /// The simulated hypervisor lacks nothing: who runs it knows that no guest runs.

@@ -174,7 +174,7 @@ async fn receive(app: &App, import: &Import, body: Body) -> Result<Stored> {
         let failure = Failure::new(Code::TruncatedUpload, format!("{why}; nothing was stored"));
         failure.field("body").hint("upload it again")
     };
-    let mut upload = app.images.begin().map_err(store_failure)?;
+    let mut upload = app.images.begin().await.map_err(store_failure)?;
     let mut body = body.into_data_stream();
     loop {
         let chunk = tokio::time::timeout(UPLOAD_IDLE, body.next())

@@ -34,7 +34,9 @@ pub async fn patch(State(app): State<Shared>, name: Named, change: Change<PatchV
     if body == PatchVm::default() {
         return Err(Failure::new(Code::MissingField, "nothing to change is given")
             .field("availability")
-            .hint("give `availability`, `disk_loss`, `restart_policy`, `start_order` or `start_delay_s`"));
+            .hint(
+                "give `availability`, `disk_loss`, `restart_policy`, `start_order`, `start_delay_s` or `any_node`",
+            ));
     }
     let expected = intent.expected;
     change_vm(&app, &name, &intent, StatusCode::OK, |vm| {
@@ -46,6 +48,7 @@ pub async fn patch(State(app): State<Shared>, name: Named, change: Change<PatchV
             start_order: body.start_order,
             start_delay_s: body.start_delay_s,
             admitted: None,
+            any_node: body.any_node,
             expected,
         })
     })

@@ -2,7 +2,7 @@
 //! `CLOCK_BOOTTIME`.
 //!
 //! It guarantees that a deadline is never later than the moment the heartbeat was *sent* plus the granted
-//! ttl (rule 6), that no late answer shortens a lease, and that a lease which has lapsed never comes back:
+//! ttl (rule 6), that no late answer shortens a lease, only the end of a freeze does, and that a lease which has lapsed never comes back:
 //! the next one has another id (rule 16), so whoever slept meanwhile cannot take it for unbroken.
 //!
 //! ```text
@@ -85,6 +85,14 @@ impl Holder {
         })
     }
 
+    /// The lease, if it lives, with no more than `ttl_ms` left at `now_ns`.
+    #[must_use]
+    pub fn shortened(&self, ttl_ms: u64, now_ns: u64) -> Option<InForce> {
+        let lease = self.lease.filter(|lease| lease.lives(now_ns))?;
+        let latest_ns = now_ns.saturating_add(ttl_ms.saturating_mul(MS));
+        Some(InForce { deadline_ns: lease.deadline_ns.min(latest_ns), ..lease })
+    }
+
     /// Holds `lease` from here on.
     pub fn put(&mut self, lease: InForce) {
         self.lease = Some(lease);
@@ -138,6 +146,17 @@ mod tests {
         for (case, holder, grant, now_s, expected) in table {
             assert_eq!(holder.with(grant, now_s * S), expected, "{case}");
         }
+    }
+
+    #[test]
+    fn a_long_lease_becomes_short_and_a_short_one_or_a_dead_one_stays() {
+        let mut held = Holder::new(None);
+        assert_eq!(held.shortened(TTL_MS, 100 * S), None);
+        held.put(lease(7, 3_600, 40));
+        assert_eq!(held.shortened(TTL_MS, 100 * S), Some(lease(7, 115, 40)));
+        held.put(lease(7, 110, 40));
+        assert_eq!(held.shortened(TTL_MS, 100 * S), Some(lease(7, 110, 40)));
+        assert_eq!(held.shortened(TTL_MS, 110 * S), None);
     }
 
     #[test]

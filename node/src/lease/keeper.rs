@@ -4,14 +4,16 @@
 
 use std::time::Duration;
 
-use holm_model::BootId;
+use holm_model::command::ShortenLease;
+use holm_model::{BootId, Command};
 use holm_raft::leases::{Heartbeat, HeartbeatAnswer};
 use holm_vmm::lease::{self, LeaseFile};
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use super::holder::{Granted, Holder};
+use crate::agent::report::propose;
 use crate::app::{Shared, chain};
 use crate::clock;
 
@@ -30,7 +32,8 @@ type Answered = (u64, Option<HeartbeatAnswer>);
 /// Runs until cancelled. The lease in force is left as it is: a daemon that restarts in time goes on with it.
 pub async fn run(app: Shared, boot_id: BootId, stop: CancellationToken) {
     let Some(file) = open(&app, &stop).await else { return };
-    let mut keeper = Keeper { holder: Holder::new(file.current()), file, app, boot_id, told: None };
+    let holder = Holder::new(file.current());
+    let mut keeper = Keeper { holder, file, app, boot_id, told: None, telling: None };
     keeper.take_over();
     let mut beats = JoinSet::new();
     let mut period = interval(PERIOD);
@@ -40,6 +43,7 @@ pub async fn run(app: Shared, boot_id: BootId, stop: CancellationToken) {
             () = stop.cancelled() => return,
             _ = period.tick() => {
                 keeper.say_if_lapsed();
+                keeper.shorten();
                 if !keeper.may_ask() {
                     period.reset_after(RETRY);
                 } else if beats.len() < IN_FLIGHT {
@@ -96,6 +100,8 @@ struct Keeper {
     holder: Holder,
     /// The refusal, or end, that was last said.
     told: Option<String>,
+    /// Tells the cluster that the lease is short again.
+    telling: Option<JoinHandle<()>>,
 }
 
 impl Keeper {
@@ -145,13 +151,34 @@ impl Keeper {
         }
     }
 
-    /// A lease is longer than the policy's only where this replica has applied the freeze (rule 10).
+    /// A lease is longer than the policy's only where this replica has applied the freeze, and not its end (rule 10).
     fn longest_ttl_ms(&self) -> u64 {
         let published = self.app.raft.state();
-        match published.state.freeze {
-            Some(_) => u64::MAX,
-            None => published.state.policy.longest_ttl_ms,
+        match &published.state.freeze {
+            Some(freeze) if !freeze.over => u64::MAX,
+            _ => published.state.policy.longest_ttl_ms,
         }
+    }
+
+    /// After a freeze was called off the lease is made as short as any other, and then the cluster is told, which
+    /// need not wait for the end of this one any more. From here on no grant makes it long again: each counts for no
+    /// more than the policy's ttl, once this replica has seen the end.
+    fn shorten(&mut self) {
+        let (published, me) = (self.app.raft.state(), self.app.raft.node_id());
+        let Some(freeze) = published.state.freeze.as_ref().filter(|freeze| freeze.over) else { return };
+        if freeze.short.contains(&me) || self.telling.as_ref().is_some_and(|telling| !telling.is_finished()) {
+            return;
+        }
+        if let Some(lease) = self.holder.shortened(self.longest_ttl_ms(), clock::boot_ns()) {
+            self.file.shorten(lease.id, lease.deadline_ns);
+            self.holder.put(lease);
+            self.app.lease.put(lease);
+        }
+        let (raft, freeze) = (self.app.raft.clone(), freeze.revision);
+        self.telling = Some(tokio::spawn(async move {
+            let told = propose(&raft, Command::ShortenLease(ShortenLease { node: me, freeze })).await;
+            tracing::debug!(?told, "the lease is short again");
+        }));
     }
 
     fn granted(&mut self, granted: Granted) {

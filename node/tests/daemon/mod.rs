@@ -29,6 +29,8 @@ pub struct Daemon {
     pub api: String,
     pub peer: String,
     dir: TempDir,
+    program: PathBuf,
+    hypervisor: &'static str,
     child: Option<Child>,
 }
 
@@ -43,6 +45,17 @@ impl Daemon {
         let daemon = Self::prepared("n1");
         mount(&daemon.data_dir());
         daemon.holmd(&["init", "--cluster", "test"], true);
+        daemon.serving().await
+    }
+
+    /// The same, with a copy of the program at `program`, and guests that are real; `configure` is told the data
+    /// directory.
+    pub async fn first_real(program: &Path, configure: impl FnOnce(&Path)) -> Self {
+        std::fs::copy(env!("CARGO_BIN_EXE_holmd"), program).expect("the program can be copied");
+        let mut daemon = Self::prepared("n1");
+        (daemon.program, daemon.hypervisor) = (program.to_owned(), "cloud-hypervisor");
+        daemon.holmd(&["init", "--cluster", "test"], true);
+        configure(&daemon.data_dir());
         daemon.serving().await
     }
 
@@ -109,7 +122,8 @@ impl Daemon {
             .each_ref()
             .map(|listener| listener.local_addr().expect("a bound socket has an address").to_string());
         let dir = TempDir::new().expect("a directory can be made");
-        Self { name: name.to_owned(), api, peer, dir, child: None }
+        let program = env!("CARGO_BIN_EXE_holmd").into();
+        Self { name: name.to_owned(), api, peer, dir, program, hypervisor: "simulated", child: None }
     }
 
     fn holmd(&self, args: &[&str], addresses: bool) {
@@ -125,8 +139,8 @@ impl Daemon {
     async fn serving(mut self) -> Self {
         let log = File::options().create(true).append(true).open(self.dir.path().join("log"));
         let log = log.expect("a log can be made");
-        let child = Command::new(env!("CARGO_BIN_EXE_holmd"))
-            .args(["run", "--hypervisor", "simulated", "--data-dir"])
+        let child = Command::new(&self.program)
+            .args(["run", "--hypervisor", self.hypervisor, "--data-dir"])
             .arg(self.dir.path().join("data"))
             .arg("--run-dir")
             .arg(self.dir.path().join("run"))
@@ -166,6 +180,10 @@ impl Daemon {
 
     pub fn data_dir(&self) -> PathBuf {
         self.dir.path().join("data")
+    }
+
+    pub fn run_dir(&self) -> PathBuf {
+        self.dir.path().join("run")
     }
 
     pub fn path(&self) -> &Path {

@@ -157,6 +157,7 @@ impl Cx<'_> {
             Command::DeleteProject(c) => self.delete_project(c),
             Command::CreateVolume(c) => self.create_volume(c),
             Command::DeleteVolume(c) => self.delete_volume(c),
+            Command::ShortenLease(c) => self.shorten_lease(c),
         }
     }
 

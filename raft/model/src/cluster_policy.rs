@@ -1,9 +1,13 @@
 //! Leases and fencing, as the operator set them: replicated, so that every future leader and every node
 //! counts alike (FENCING.md, rules 8 to 10 and 13).
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
-use crate::id::{Revision, Timestamp};
+use crate::id::{NodeId, Revision, Timestamp};
+use crate::node::Node;
+use crate::state::State;
 
 /// The longest an election may take, in milliseconds: Raft's greatest election time-out.
 pub const LONGEST_ELECTION_MS: u64 = 900;
@@ -69,4 +73,16 @@ pub struct Freeze {
     /// It was called off, or has run out; leases given under it may still be out until `EndFreeze`.
     #[serde(default)]
     pub over: bool,
+    /// Nodes whose lease is short again since it was called off. When none other could hold a long one, `EndFreeze`
+    /// need not wait.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub short: BTreeSet<NodeId>,
+}
+
+impl Freeze {
+    /// Whether no node can hold a lease that is longer for it any more. A fenced node holds none at all.
+    pub fn all_short(&self, state: &State) -> bool {
+        let holds = |node: &Node| node.fence.is_none() && !self.short.contains(&node.id);
+        self.over && !state.nodes.values().any(holds)
+    }
 }

@@ -13,7 +13,7 @@ mod volume;
 use serde::{Deserialize, Serialize};
 
 pub use self::aggregate::{CreateAggregate, DeleteAggregate, UpdateAggregate};
-pub use self::cluster::{EndFreeze, SetClock, SetClusterPolicy, SetFreeze, SettleLeaseTtl};
+pub use self::cluster::{EndFreeze, SetClock, SetClusterPolicy, SetFreeze, SettleLeaseTtl, ShortenLease};
 pub use self::group::{CreateGroup, DeleteGroup, UpdateGroup};
 pub use self::image::{CreateImage, ReportImage};
 pub use self::node::{
@@ -126,6 +126,7 @@ pub enum Command {
     DeleteProject(DeleteProject),
     CreateVolume(CreateVolume),
     DeleteVolume(DeleteVolume),
+    ShortenLease(ShortenLease),
 }
 
 impl Command {
@@ -184,6 +185,7 @@ impl Command {
             Self::DeleteProject(_) => "DeleteProject",
             Self::CreateVolume(_) => "CreateVolume",
             Self::DeleteVolume(_) => "DeleteVolume",
+            Self::ShortenLease(_) => "ShortenLease",
         }
     }
 }

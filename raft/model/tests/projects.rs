@@ -235,6 +235,7 @@ fn two_that_were_judged_on_the_same_state_are_not_both_admitted() {
             start_order: None,
             start_delay_s: None,
             admitted,
+            any_node: false,
             expected: None,
         })
     };

@@ -129,6 +129,7 @@ fn failover_needs_a_lock_that_the_storage_enforces() {
             restart_policy: None,
             start_order: None,
             start_delay_s: None,
+            any_node: false,
             expected: None,
         })
     };

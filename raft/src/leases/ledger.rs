@@ -40,6 +40,8 @@ struct Account {
     unheld_since: Option<u64>,
     /// The fence that was last seen in its record; being let back opens a new account.
     fence: Option<Revision>,
+    /// The freeze after which its lease was seen to be short again.
+    short: Option<Revision>,
 }
 
 /// What was granted: from the moment the node sent its heartbeat.
@@ -86,8 +88,14 @@ impl Ledger {
             let account = self.nodes.entry(node.id).or_default();
             let fence = node.fence.as_ref().map(|fence| fence.revision);
             if account.fence != fence {
-                let Account { lease_ends, fencing, .. } = *account;
-                *account = Account { fence, lease_ends, fencing, ..Account::default() };
+                let Account { lease_ends, fencing, short, .. } = *account;
+                *account = Account { fence, lease_ends, fencing, short, ..Account::default() };
+            }
+            let short = state.freeze.as_ref().filter(|freeze| freeze.short.contains(&node.id));
+            if let Some(freeze) = short.filter(|freeze| account.short != Some(freeze.revision)) {
+                // It made its lease short before it said so, and none has been long since (rule 10).
+                account.short = Some(freeze.revision);
+                account.lease_ends = account.lease_ends.min(now + state.policy.longest_ttl_ms);
             }
         }
     }
@@ -205,10 +213,13 @@ impl Ledger {
         seen == state.policy.revision && now >= began.max(since) + wait && state.freeze.is_none()
     }
 
-    /// The freeze of which every lease has ended, whoever granted it.
+    /// The freeze of which every lease has ended, whoever granted it, or has become short again.
     pub fn thawed(&self, state: &State, now: u64) -> Option<Revision> {
         let ((_, began), (seen, since)) = (self.leadership?, self.freeze?);
         let freeze = state.freeze.as_ref().filter(|freeze| freeze.revision == seen)?;
+        if freeze.all_short(state) {
+            return Some(seen);
+        }
         let wait =
             freeze.for_ms.max(freeze.longest_ms) + state.policy.longest_ttl_ms + state.policy.margin_ms;
         (now >= began.max(since) + wait).then_some(seen)

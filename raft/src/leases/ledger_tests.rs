@@ -1,6 +1,6 @@
 //! The books, rule by rule (FENCING.md).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use holm_model::cluster_policy::Freeze;
 use holm_model::command::*;
@@ -162,15 +162,49 @@ fn a_leader_that_had_no_quorum_does_not_blame_its_own_node() {
     assert!(ledger.fenceable(&state, outage + 500).is_empty());
 }
 
+fn freeze(for_ms: u64) -> Freeze {
+    let (since, revision) = (Timestamp(1), Revision(12));
+    Freeze { since, for_ms, longest_ms: for_ms, reason: None, revision, over: false, short: BTreeSet::new() }
+}
+
+#[test]
+fn a_freeze_that_is_called_off_is_over_when_every_lease_is_short_again_whoever_leads() {
+    let mut state = state(10);
+    let nodes: BTreeSet<NodeId> = state.nodes.keys().copied().collect();
+    let mut ledger = opened(&state);
+    let now = BEGAN + 60_000;
+    pass(&mut ledger, &state, BEGAN, now, true);
+    state.freeze = Some(freeze(3_600_000));
+    ledger.follow(&state, now);
+    ledger.grant(&state, A, now);
+    let off = |state: &mut State, short: &BTreeSet<NodeId>| {
+        state.freeze = Some(Freeze { over: true, short: short.clone(), ..freeze(3_600_000) });
+    };
+    off(&mut state, &BTreeSet::from([A]));
+    ledger.follow(&state, now + 1_000);
+    assert_eq!(ledger.grant(&state, A, now + 1_000).ttl_ms, 15_000);
+    assert_eq!(ledger.thawed(&state, now + 1_000), None, "others may hold long leases yet");
+    off(&mut state, &nodes);
+    ledger.follow(&state, now + 2_000);
+    assert_eq!(ledger.thawed(&state, now + 2_000), Some(Revision(12)));
+    let mut next = Ledger::default();
+    let mut elected = state.clone();
+    elected.leadership = Some(Leadership { revision: Revision(20), ..state.leadership.unwrap() });
+    next.follow(&elected, now + 2_000);
+    assert_eq!(next.thawed(&elected, now + 2_000), Some(Revision(12)), "it is told by the log");
+
+    state.freeze = None;
+    let silent = now + 10_000 + wait(&state);
+    pass(&mut ledger, &state, now + 2_000, silent, true);
+    assert!(ledger.fenceable(&state, silent).contains(&A), "no longer than after any other lease");
+}
+
 #[test]
 fn a_freeze_makes_leases_long_and_is_over_when_they_are() {
     let mut state = state(10);
     let mut ledger = opened(&state);
     let for_ms = 60_000;
-    let revision = Revision(12);
-    let freeze =
-        Freeze { since: Timestamp(1), for_ms, longest_ms: for_ms, reason: None, revision, over: false };
-    state.freeze = Some(freeze);
+    state.freeze = Some(freeze(for_ms));
     ledger.follow(&state, BEGAN + 1_000);
     assert_eq!(ledger.grant(&state, A, BEGAN + 1_000).ttl_ms, 60_000 + 15_000);
     assert_eq!(ledger.grant(&state, A, BEGAN + 31_000).ttl_ms, 30_000 + 15_000);

@@ -254,6 +254,8 @@ fn a_group_of_which_one_cannot_leave_stays_and_says_who_keeps_it() {
         restart_policy: None,
         start_order: None,
         start_delay_s: None,
+        admitted: None,
+        any_node: false,
         expected: None,
     };
     cluster.done(Command::SetVmPolicies(pinned));

@@ -199,6 +199,7 @@ fn availability_is_in_force_when_the_node_says_so_and_not_longer() {
             restart_policy: None,
             start_order: None,
             start_delay_s: None,
+            any_node: false,
             expected: None,
         })
     };
@@ -345,6 +346,7 @@ fn a_vm_on_its_way_out_keeps_the_word_that_let_it_go() {
         restart_policy: None,
         start_order: None,
         start_delay_s: None,
+        any_node: false,
         expected: None,
     };
     match cluster.apply(Command::SetVmPolicies(refuse)) {

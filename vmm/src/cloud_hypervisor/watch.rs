@@ -65,3 +65,29 @@ fn lock(watched: &Mutex<HashSet<VmId>>) -> std::sync::MutexGuard<'_, HashSet<VmI
     // A set is whole whatever panicked beside it.
     watched.lock().unwrap_or_else(|e| e.into_inner())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A VM whose shim died between its start and the watch over it was forgotten: its worker waited for ever.
+    #[tokio::test]
+    async fn a_shim_that_answered_and_cannot_be_reached_is_news_and_one_that_never_did_is_none() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let socket = dir.path().join("gone");
+        let [never, answered] = [1, 2].map(|n| VmId(uuid::Uuid::from_u128(n)));
+        let (changes, mut news) = mpsc::unbounded_channel();
+        let watches = Watches::new(changes);
+        watches.begin(never, &socket);
+        while lock(&watches.watched).contains(&never) {
+            tokio::task::yield_now().await;
+        }
+        watches.go_on(answered, &socket);
+        assert_eq!(
+            news.recv().await.expect("news"),
+            answered,
+            "of the one that had answered, and of no other"
+        );
+        assert!(lock(&watches.watched).is_empty(), "whoever looks next may watch again");
+    }
+}

@@ -154,3 +154,19 @@ fn a_new_deadline_is_never_seen_under_an_old_id() {
         }
     });
 }
+
+#[test]
+fn a_lease_is_shortened_only_when_that_is_asked_for_and_only_the_one_in_force() {
+    let (_dir, path) = place();
+    let file = LeaseFile::open_or_create(&path).expect("made");
+    file.grant(LeaseId(7), LATER).expect("granted");
+    file.grant(LeaseId(7), LATER - 5).expect("granted");
+    assert_eq!(file.current(), Some((LeaseId(7), LATER)), "a late grant shortens nothing");
+    file.shorten(LeaseId(6), LATER - 5);
+    assert_eq!(file.current(), Some((LeaseId(7), LATER)), "another lease");
+    file.shorten(LeaseId(7), LATER - 5);
+    file.shorten(LeaseId(7), LATER);
+    assert_eq!(file.current(), Some((LeaseId(7), LATER - 5)));
+    file.grant(LeaseId(7), LATER - 1).expect("renewed");
+    assert_eq!(file.current(), Some((LeaseId(7), LATER - 1)), "renewals go on from there");
+}

@@ -10,7 +10,7 @@ use crate::commands::Context;
 use crate::error::Error;
 
 pub async fn run(cx: &Context, typed: &Set) -> Result<(), Error> {
-    let body = request(&typed.keep)?;
+    let body = PatchVm { any_node: typed.any_node, ..request(&typed.keep)? };
     let look = format!("holm vm show {}", typed.vm);
     let vm: Vm = cx.client.write(Method::PATCH, &path::of("vms", &typed.vm, "")?, &body, &look).await?;
     cx.output.done(&vm, &sentence(&vm))
@@ -34,6 +34,7 @@ pub fn request(keep: &Keep) -> Result<PatchVm, Error> {
         }),
         start_order: keep.start_order,
         start_delay_s: keep.start_delay.map(seconds).transpose()?,
+        any_node: false,
     })
 }
 

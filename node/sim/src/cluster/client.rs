@@ -96,6 +96,7 @@ impl Sim {
                 restart_policy: None,
                 start_order: None,
                 start_delay_s: None,
+                any_node: false,
                 expected: None,
             }),
             _ => {

@@ -1,7 +1,7 @@
 //! Leases: a node's heartbeat, the leader's round and grant, and what the node makes of it. The decisions are
 //! the product's ledger and holder; the rules of FENCING.md that hold them together are followed here.
 
-use holm_model::command::{Command, ReportNode};
+use holm_model::command::{Command, ReportNode, ShortenLease};
 use holm_node::lease::holder::Granted;
 use holm_node::lease::{self};
 use holm_raft::leases::{Grant, Heartbeat, HeartbeatAnswer};
@@ -29,10 +29,31 @@ impl Sim {
         if self.daemons[node].fenced() {
             self.read(node, Waiting::LookFenced);
         }
+        self.shorten(node);
         if let Some(leader) = self.daemons[node].leader.filter(|_| reported || holds) {
             let beat = Heartbeat { boot_id, holds };
             self.send(node, leader, Message::Heartbeat { process, sent_ns, beat });
         }
+    }
+
+    /// A freeze was called off: the lease becomes as short as any other, and then the cluster is told (rule 10).
+    fn shorten(&mut self, node: Ix) {
+        let now_ns = self.hosts[node].boot_ns(self.now);
+        let daemon = &mut self.daemons[node];
+        let me = daemon.id();
+        let Some(freeze) = daemon.state.freeze.as_ref().filter(|freeze| freeze.over) else { return };
+        let waits = |waiting: &Waiting| matches!(waiting, Waiting::ShortenLease);
+        if freeze.short.contains(&me) || daemon.waiting.values().any(waits) {
+            return;
+        }
+        let freeze = freeze.revision;
+        let lease = daemon.holder.shortened(daemon.state.policy.longest_ttl_ms, now_ns);
+        if let Some(lease) = lease {
+            daemon.holder.put(lease);
+            self.hosts[node].lease = Some(LeaseFile { id: lease.id, deadline_ns: lease.deadline_ns });
+            self.look_at_leases(node);
+        }
+        self.propose(node, Command::ShortenLease(ShortenLease { node: me, freeze }), Waiting::ShortenLease);
     }
 
     fn report_node(&mut self, node: Ix) {
@@ -125,9 +146,9 @@ impl Sim {
             return;
         }
         let now_ns = self.hosts[node].boot_ns(self.now);
-        let longest_ms = match daemon.state.freeze {
-            Some(_) => u64::MAX,
-            None => daemon.state.policy.longest_ttl_ms,
+        let longest_ms = match &daemon.state.freeze {
+            Some(freeze) if !freeze.over => u64::MAX,
+            _ => daemon.state.policy.longest_ttl_ms,
         };
         let ttl_ms = grant.ttl_ms.min(longest_ms);
         let granted = Granted { sent_ns, ttl_ms, read_index: grant.read_index };

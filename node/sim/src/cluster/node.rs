@@ -63,6 +63,7 @@ pub enum Waiting {
     Worker(VmId),
     NodeReport,
     Unfence,
+    ShortenLease,
     Controller,
     Fence(Revision, NodeId),
     CatchUp,

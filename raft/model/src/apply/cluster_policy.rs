@@ -1,11 +1,13 @@
 //! Leases as the operator sets them, and announced network work (FENCING.md, rules 9 and 10).
 
-use super::{Cx, check_expected, invalid, wrong_state};
+use std::collections::BTreeSet;
+
+use super::{Cx, check_expected, invalid, not_found, wrong_state};
 use crate::cluster_policy::{
     AUTOSTART_WAIT_MS_MAX, FREEZE_MS_MAX, Freeze, LEASE_TTL_MS_MAX, LEASE_TTL_MS_MIN, MARGIN_MS_MAX,
     MARGIN_MS_MIN,
 };
-use crate::command::{EndFreeze, SetClusterPolicy, SetFreeze, SettleLeaseTtl};
+use crate::command::{EndFreeze, SetClusterPolicy, SetFreeze, SettleLeaseTtl, ShortenLease};
 use crate::limits;
 use crate::reply::{Kind, Outcome, Reason};
 
@@ -76,9 +78,24 @@ impl Cx<'_> {
             reason: c.reason.clone(),
             revision: self.revision,
             over: false,
+            short: BTreeSet::new(),
         });
         self.event(Kind::Cluster, "freeze", "freeze", "began", message);
         Ok(Outcome::Nothing)
+    }
+
+    pub(super) fn shorten_lease(&mut self, c: &ShortenLease) -> Result<Outcome, Reason> {
+        if !self.state.nodes.contains_key(&c.node) {
+            return Err(not_found(Kind::Node, c.node));
+        }
+        match self.state.freeze.as_mut().filter(|freeze| freeze.revision == c.freeze) {
+            None => Err(wrong_state("that freeze is over")),
+            Some(freeze) if !freeze.over => Err(wrong_state("that freeze was not called off")),
+            Some(freeze) => {
+                freeze.short.insert(c.node);
+                Ok(Outcome::Nothing)
+            }
+        }
     }
 
     pub(super) fn end_freeze(&mut self, c: &EndFreeze) -> Result<Outcome, Reason> {

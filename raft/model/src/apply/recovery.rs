@@ -42,7 +42,15 @@ impl Cx<'_> {
             ));
         }
         if spec.node.is_some() {
-            return Err(invalid("node", "a VM bound to one node cannot fail over; leave `node` out"));
+            let node = spec.node.and_then(|node| self.state.nodes.get(&node));
+            let node = node.map_or("one node", |node| node.name.as_str());
+            return Err(invalid(
+                "node",
+                format!(
+                    "a VM that was created for {node} cannot fail over; leave `node` out, or free the VM from it with \
+                     `any_node` (`holm vm set NAME --any-node`)"
+                ),
+            ));
         }
         self.check_volume_locks(spec)
     }
@@ -55,6 +63,9 @@ impl Cx<'_> {
                 "disk_loss",
                 "the VM is leaving its node and its disk with it; set it when it has",
             ));
+        }
+        if c.any_node {
+            vm.spec.node = None;
         }
         let before = vm.spec.availability;
         let policies = &mut vm.spec.policies;

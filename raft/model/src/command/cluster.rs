@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::Revision;
+use crate::id::{NodeId, Revision};
 
 /// Changes the cluster's policy; what is not given stays.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +32,15 @@ pub struct SetFreeze {
     pub for_ms: Option<u64>,
     #[serde(default)]
     pub reason: Option<String>,
+}
+
+/// A node has made its lease short again after a freeze was called off, and lets none become long for it any more.
+/// Sent by that node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShortenLease {
+    pub node: NodeId,
+    /// Revision of the freeze.
+    pub freeze: Revision,
 }
 
 /// The freeze is over and every lease that was longer for it has ended.

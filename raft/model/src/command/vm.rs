@@ -176,6 +176,9 @@ pub struct SetVmPolicies {
     pub start_order: Option<i32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_delay_s: Option<u32>,
+    /// The VM is bound to the node it was created for no longer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub any_node: bool,
     /// As in [`CreateVm`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admitted: Option<Revision>,

@@ -235,6 +235,7 @@ fn samples() -> Vec<Command> {
             | Command::DeleteProject(_)
             | Command::CreateVolume(_)
             | Command::DeleteVolume(_)
+            | Command::ShortenLease(_)
             | Command::MoveVms(_) => {}
         }
     }

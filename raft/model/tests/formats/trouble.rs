@@ -42,6 +42,7 @@ pub fn commands() -> Vec<Command> {
             restart_policy: Some(RestartPolicy::OnFailure),
             start_order: Some(2),
             start_delay_s: Some(10),
+            any_node: false,
             expected: None,
         }),
         Command::VacateVms(VacateVms {
@@ -56,6 +57,7 @@ pub fn commands() -> Vec<Command> {
         Command::EvacuateVm(EvacuateVm { vm: vm(), confirm_node_off: true, expected: None }),
         Command::ResetVmState(ResetVmState { vm: vm(), expected: None }),
         Command::SetClock(SetClock { leadership, by_ms: -3_600_000 }),
+        Command::ShortenLease(ShortenLease { node, freeze: Revision(45) }),
         Command::MoveVms(MoveVms {
             moves: vec![Relocation { vm: vm(), epoch: epoch(), to: NodeId(2) }],
             stop: StopMode::Graceful { timeout_s: 60 },

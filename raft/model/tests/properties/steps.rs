@@ -46,6 +46,7 @@ pub enum Step {
         stale: bool,
     },
     EndFreeze,
+    ShortenLease(NodeId),
     Vacate(Vec<VmId>),
     Vacated {
         vm: u8,
@@ -227,13 +228,14 @@ pub fn trouble(vm: impl Strategy<Value = u8> + Clone + 'static) -> impl Strategy
             command(Command::SetFreeze(SetFreeze { for_ms, reason: None }))
         }),
         1 => Just(Step::EndFreeze),
+        1 => node().prop_map(Step::ShortenLease),
         3 => (vm.clone(), any::<bool>(), any::<bool>()).prop_map(move |(vm, failover, restart)| {
             let availability = if failover { Availability::Failover } else { Availability::Pinned };
             let restart_policy = if restart { RestartPolicy::Always } else { RestartPolicy::Never };
             command(Command::SetVmPolicies(SetVmPolicies {
                 admitted: None,
                 vm: vm_id(vm), availability: Some(availability), disk_loss: Some(DiskLoss::Recreate),
-                restart_policy: Some(restart_policy), start_order: None, start_delay_s: None, expected: None,
+                restart_policy: Some(restart_policy), start_order: None, start_delay_s: None, any_node: false, expected: None,
             }))
         }),
         2 => vms.clone().prop_map(Step::Vacate),
@@ -354,6 +356,10 @@ pub fn command_of(step: &Step, state: &State, n: u64) -> Command {
         Step::EndFreeze => {
             let freeze = state.freeze.as_ref().map(|freeze| freeze.revision).unwrap_or_default();
             Command::EndFreeze(EndFreeze { leadership, freeze })
+        }
+        Step::ShortenLease(node) => {
+            let freeze = state.freeze.as_ref().map(|freeze| freeze.revision).unwrap_or_default();
+            Command::ShortenLease(ShortenLease { node: *node, freeze })
         }
         Step::Vacate(vms) => Command::VacateVms(VacateVms {
             leadership,
