@@ -88,6 +88,7 @@ fn all() -> Vec<Mutant> {
         mutant("leak-claim", "a claim's end frees nothing", VmLifecycle, Kill, 1),
         mutant("resurrect-delete", "a late report brings a deleted VM back", VmLifecycle, LeaderRestart, 4),
         mutant("quota-at-leader", "the quota is checked by the leader only", Limits, Kill, 2),
+        mutant("few-ids", "ids of VMs are drawn from a handful", VmLifecycle, Kill, 2),
         mutant("stamps-by-wall-clock", "time-outs go by a wall clock that is set", Limits, ClockJump, 5),
         real(failover(
             "lease-without-quorum",

@@ -19,12 +19,11 @@ pub fn check(events: &[Event]) -> Verdict {
     };
     for event in events.iter().filter(begins) {
         let kind = format!("{:?}", event.kind).to_lowercase();
-        match born.insert((kind.clone(), &event.id), event) {
-            Some(earlier) => violations.push(format!(
+        if let Some(earlier) = born.insert((kind.clone(), &event.id), event) {
+            violations.push(format!(
                 "{kind} {} is {} from revision {} on, and {} from revision {} on",
                 event.id, earlier.name, earlier.revision, event.name, event.revision
-            )),
-            None => {}
+            ));
         }
     }
     Verdict::of(NAME, violations, format!("{} ids", born.len()))
