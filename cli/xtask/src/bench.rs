@@ -55,6 +55,8 @@ impl Extent {
 }
 
 const CLIENTS: [usize; 3] = [1, 64, 256];
+/// Clients that create VMs, and how many a request.
+const LOADS: [(usize, usize); 3] = [(64, 1), (8, 50), (8, 100)];
 
 /// Measures and prints.
 ///
@@ -104,7 +106,9 @@ fn measure(programs: &Programs, arguments: &Arguments, report: &mut Report) -> a
     cluster.reconfigure(&[("cpu_allocation_ratio", "1000.0"), ("ram_allocation_ratio", "1000.0")])?;
     prepare(programs, &cluster)?;
     report.add(creates::one_by_one(&cluster, extent.creates)?);
-    report.add(creates::batch(&cluster, extent.batch)?);
+    for (clients, count) in LOADS {
+        report.add(creates::batch(&cluster, creates::Load { clients, count }, extent.batch)?);
+    }
     report.add(memory::daemons(&cluster, "after the load", "the log's cache and the window included")?);
     report.add(failover::measure(&cluster, extent.kills)?);
     cluster.down()?;

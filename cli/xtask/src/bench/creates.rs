@@ -16,8 +16,6 @@ use crate::dev_cluster::DevCluster;
 use crate::interrupt;
 
 const LIMIT: Duration = Duration::from_secs(60);
-/// Clients that create a batch.
-const CLIENTS: usize = 64;
 
 /// Something that happened to a VM, and when we heard of it.
 struct Heard {
@@ -48,22 +46,30 @@ pub fn one_by_one(cluster: &DevCluster, rounds: usize) -> anyhow::Result<Vec<Mea
     Ok(vec![Measurement::spread("create → placed and committed, unloaded", "ms", &sample, note)])
 }
 
-/// As many as there is room for, by many clients at once.
+/// How the VMs of a load are asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// Clients at once, spread over the nodes.
+    pub clients: usize,
+    /// VMs a request; 1 asks without `count`.
+    pub count: usize,
+}
+
+/// As many as there is room for, and `most` at most, by several clients at once.
 ///
 /// # Errors
 /// When a VM is not created, placed or deleted.
-pub fn batch(cluster: &DevCluster, most: usize) -> anyhow::Result<Vec<Measurement>> {
+pub fn batch(cluster: &DevCluster, load: Load, most: usize) -> anyhow::Result<Vec<Measurement>> {
     let nodes = cluster.nodes()?;
     let client = Client::new(&cluster.leader()?.endpoint(), LIMIT);
-    let room = room(&client)?;
-    let count = room.min(most);
+    let requests = room(&client)?.min(most) / load.count;
     let events = listen(&client)?;
     let start = Instant::now();
     let sent: anyhow::Result<Vec<HashMap<String, Instant>>> = thread::scope(|scope| {
-        let clients: Vec<_> = (0..CLIENTS)
+        let clients: Vec<_> = (0..load.clients)
             .map(|n| {
                 let endpoint = nodes[n % nodes.len()].endpoint();
-                scope.spawn(move || create_share(&Client::new(&endpoint, LIMIT), n, count))
+                scope.spawn(move || create_share(&Client::new(&endpoint, LIMIT), n, load, requests))
             })
             .collect();
         clients
@@ -74,7 +80,7 @@ pub fn batch(cluster: &DevCluster, most: usize) -> anyhow::Result<Vec<Measuremen
     let sent: HashMap<String, Instant> = sent?.into_iter().flatten().collect();
     let mut placed_ms = Vec::new();
     let mut last = start;
-    while placed_ms.len() < count {
+    while placed_ms.len() < sent.len() {
         let heard = next(&events)?;
         if let (Some(sent), "placed") = (sent.get(&heard.name), heard.what.as_str()) {
             placed_ms.push(heard.at.duration_since(*sent).as_secs_f64() * 1e3);
@@ -85,24 +91,40 @@ pub fn batch(cluster: &DevCluster, most: usize) -> anyhow::Result<Vec<Measuremen
         client.delete(&format!("/v1/vms/{name}"))?;
     }
     let mut deleted = 0;
-    while deleted < count {
+    while deleted < sent.len() {
         deleted += usize::from(next(&events)?.what == "deleted");
     }
-    let rate = count as f64 / last.duration_since(start).as_secs_f64();
-    let note = format!("target ≥ 2000; {count} VMs by {CLIENTS} clients; percentiles: ms until placed");
+    let rate = sent.len() as f64 / last.duration_since(start).as_secs_f64();
+    let (name, target) = match load.count {
+        1 => (format!("creates, {} clients, one VM a request", load.clients), ""),
+        count => (format!("creates, {} clients, count={count}", load.clients), "target ≥ 2000; "),
+    };
+    let note = format!("{target}{} VMs placed and committed; percentiles: ms until placed", sent.len());
     let sample = Sample::new(placed_ms).context("there is no room for a VM")?;
-    let latency = Measurement::spread("creates, placed and committed", "VMs/s", &sample, &note);
+    let latency = Measurement::spread(&name, "VMs/s", &sample, &note);
     Ok(vec![Measurement { value: rate, ..latency }])
 }
 
-fn create_share(client: &Client, n: usize, count: usize) -> anyhow::Result<HashMap<String, Instant>> {
+/// Every so many requests one, beginning with the `n`th.
+fn create_share(
+    client: &Client,
+    n: usize,
+    load: Load,
+    requests: usize,
+) -> anyhow::Result<HashMap<String, Instant>> {
     let mut sent = HashMap::new();
-    for vm in (n..count).step_by(CLIENTS) {
+    for request in (n..requests).step_by(load.clients) {
         interrupt::check()?;
-        let name = format!("batch-{vm}");
+        let name = format!("batch-{request}");
         let at = Instant::now();
-        create(client, &name)?;
-        sent.insert(name, at);
+        if load.count == 1 {
+            create(client, &name)?;
+            sent.insert(name, at);
+            continue;
+        }
+        let body = json!({ "name": name, "flavor": "bench", "image": "guest", "count": load.count });
+        client.post("/v1/vms", &body)?;
+        sent.extend((1..=load.count).map(|vm| (format!("{name}-{vm}"), at)));
     }
     Ok(sent)
 }
