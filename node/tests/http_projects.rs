@@ -132,7 +132,7 @@ async fn images_of_default_are_shared_and_an_aggregate_may_be_for_one_project() 
     assert_eq!(images("shop").await, ["guest", "till"]);
     assert_eq!(images("ship").await, ["guest"]);
     let foreign = json!({"name": "a", "flavor": "small", "image": "till"});
-    let refused = within(&daemon, "ship", Method::POST, "/v1/vms", foreign).await.expect(400).json;
+    let refused = within(&daemon, "ship", Method::POST, "/v1/vms", foreign).await.expect(422).json;
     assert_eq!(
         (refused["code"].clone(), refused["field"].clone()),
         (json!("unknown_reference"), json!("image"))
@@ -203,14 +203,14 @@ async fn bad_input_about_projects_changes_nothing() {
     for (body, status, code, field) in [
         (json!({"name": "shop"}), 409, "name_taken", "name"),
         (json!({"name": "default"}), 409, "name_taken", "name"),
-        (json!({"name": ""}), 400, "invalid_field", "name"),
-        (json!({"name": "a b"}), 400, "invalid_field", "name"),
-        (json!({"name": "17"}), 400, "invalid_field", "name"),
-        (json!({"name": long}), 400, "invalid_field", "name"),
-        (json!({"name": -1}), 400, "invalid_field", "name"),
-        (json!({}), 400, "missing_field", "name"),
-        (json!({"name": "x", "description": text}), 400, "invalid_field", "description"),
-        (json!({"name": "x", "colour": "red"}), 400, "unknown_field", "colour"),
+        (json!({"name": ""}), 422, "invalid_field", "name"),
+        (json!({"name": "a b"}), 422, "invalid_field", "name"),
+        (json!({"name": "17"}), 422, "invalid_field", "name"),
+        (json!({"name": long}), 422, "invalid_field", "name"),
+        (json!({"name": -1}), 422, "invalid_field", "name"),
+        (json!({}), 422, "missing_field", "name"),
+        (json!({"name": "x", "description": text}), 422, "invalid_field", "description"),
+        (json!({"name": "x", "colour": "red"}), 422, "unknown_field", "colour"),
     ] {
         let refused = daemon.post("/v1/projects", body.clone()).await.expect(status).json;
         assert_eq!(
@@ -219,11 +219,11 @@ async fn bad_input_about_projects_changes_nothing() {
             "{body}"
         );
     }
-    let stays = daemon.delete("/v1/projects/default").await.expect(400).json;
+    let stays = daemon.delete("/v1/projects/default").await.expect(422).json;
     assert_eq!(stays["field"], "project");
     let headers = [("if-match", "\"1\""), ("content-type", "application/json")];
     daemon.send(Method::DELETE, "/v1/projects/shop", &headers, Default::default()).await.expect(412);
-    let negative = daemon.put("/v1/quotas/shop", json!({"limits": {"VCPU": -1}})).await.expect(400).json;
+    let negative = daemon.put("/v1/quotas/shop", json!({"limits": {"VCPU": -1}})).await.expect(422).json;
     assert_eq!(negative["field"], "limits.VCPU");
     assert_eq!(names(&daemon.get("/v1/projects").await.json), ["default", "ship", "shop"]);
 }

@@ -34,6 +34,11 @@ fn policy() -> Vec<Case> {
         invalid(json!({"weighers": {"Ram": 1e300}}), "weighers.Ram"),
         invalid(json!({"weighers": {"Ram": 1_000_001}}), "weighers"),
         invalid(json!({"weighers": {"Ram": 0.0001}}), "weighers.Ram"),
+        invalid(json!({"filters": ["Capacity", "Capacity"]}), "filters"),
+        invalid(json!({"n_plus_one": "maybe"}), "n_plus_one"),
+        invalid(json!({"preemption": "perhaps"}), "preemption"),
+        invalid(json!({"reserve_after_s": 1_000_000}), "reserve_after_s"),
+        invalid(json!({"reserve_after_s": -1}), "reserve_after_s"),
         invalid(json!({"max_instances_per_host": 0}), "max_instances_per_host"),
         invalid(json!({"max_io_ops_per_host": -1}), "max_io_ops_per_host"),
         put("/v1/scheduler", json!({"filter": []}), 422, "unknown_field", Some("filter")),
@@ -120,7 +125,11 @@ fn groups_and_quotas() -> Vec<Case> {
         quota(json!({"limits": {"VCPU": -1}}), "limits.VCPU"),
         quota(json!({"limits": {"VMS": 1.5}}), "limits.VMS"),
         put("/v1/quotas/default", json!({}), 422, "missing_field", Some("limits")),
-        put("/v1/quotas/other", json!({"limits": {}}), 404, "not_found", None),
+        quota(json!({"limits": {"VCPU": 1e30}}), "limits.VCPU"),
+        put("/v1/quotas/other", json!({"limits": {}}), 404, "not_found", Some("project")),
+        Case::post("/v1/projects", json!({"name": "default"}), 409, "name_taken", Some("name")),
+        Case::new(Method::DELETE, "/v1/projects/default", 422, "invalid_field", Some("project")),
+        patch("/v1/projects/default", json!({"name": "ours"}), 422, "unknown_field", Some("name")),
     ]
 }
 
