@@ -204,7 +204,10 @@ fn raft_config(timing: &Timing) -> Result<openraft::Config, StartError> {
         enable_pre_vote: Some(true),
         // A leader that restarts must be elected again: its state may lag its own log.
         enable_leader_restore: Some(planted(Plant::NoBeginLeadership)),
-        allow_log_reversion: None,
+        // A member whose log is shorter than it said (a damaged disk, a restored copy of its folder) is given the entries
+        // again. What it did not keep counts no less without this, but openraft ends the leader, or leaves the member
+        // behind for as long as that leader lives.
+        allow_log_reversion: Some(true),
         // Short, since the lanes have a pause of their own.
         backoff: "50ms 100ms 200ms ..500ms".to_owned(),
         ..openraft::Config::default()

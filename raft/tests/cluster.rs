@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::path::Path;
 use std::time::Duration;
 
 use support::{Cluster, PATIENCE, done, eventually, flavor, has_flavor, keyed, quick};
@@ -58,6 +59,47 @@ async fn all_nodes_restart_with_everything_acknowledged() {
         assert_eq!(state.state.flavors.len(), 20);
     }
     cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_that_comes_back_with_an_older_log_gets_the_entries_again() {
+    let mut cluster = Cluster::new(3, quick()).await;
+    let leader = cluster.leader().await;
+    let reverted = (leader + 1) % 3;
+    let data = cluster.places[reverted].data_dir().to_owned();
+    let backup = tempfile::tempdir().unwrap();
+    let copy = backup.path().join("data");
+    cluster.converge().await;
+    cluster.stop(reverted).await;
+    copy_dir(&data, &copy);
+    cluster.start(reverted).await;
+    for n in 0..20 {
+        let node = cluster.node(leader);
+        node.propose(keyed(node, flavor(&format!("f{n}"), 0)), PATIENCE).await.unwrap();
+    }
+    cluster.converge().await;
+
+    cluster.stop(reverted).await;
+    support::remove(&data);
+    copy_dir(&copy, &data);
+    cluster.start(reverted).await;
+    eventually("the entries are there again", || has_flavor(cluster.node(reverted), "f19")).await;
+    assert!(cluster.node(leader).status().borrow().leading, "its leader went on");
+    cluster.converge().await;
+    cluster.stop_all().await;
+}
+
+fn copy_dir(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy_dir(&entry.path(), &to);
+        } else {
+            std::fs::copy(entry.path(), to).unwrap();
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
