@@ -19,7 +19,7 @@ use crate::run::{self, Options, Test, Trouble};
 pub enum Profile {
     /// Under ten minutes: each workload, and each family of faults at least once.
     Ci,
-    /// Some two hours: each workload under each kind of fault, five nodes, real guests.
+    /// Over two hours: each workload under each kind of fault, five nodes, real guests.
     Nightly,
     /// Over four hours: few workloads, each for long, under everything at once.
     Soak,
