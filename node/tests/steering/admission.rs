@@ -1,0 +1,91 @@
+//! N+1: nobody asks, everybody is told, or what would break it is refused, also when several come at once.
+
+use futures::future::join_all;
+
+use super::*;
+
+const NODES: [&str; 3] = ["n1", "n2", "n3"];
+
+/// Three nodes of two vCPUs: any one may go while at most four failover VMs are there.
+async fn three_nodes() -> Vec<Daemon> {
+    let daemons = Daemon::three().await;
+    for node in NODES {
+        narrow(&daemons[0], node, 2).await;
+    }
+    daemons
+}
+
+fn failover(name: &str) -> Value {
+    vm(name, json!({"availability": "failover"}))
+}
+
+/// The answer; while a daemon has no time for it, nothing is created, and it is asked again.
+async fn decided(daemon: &Daemon, name: &str) -> Answer {
+    daemon
+        .until(&format!("{name} is created or refused"), async |daemon| {
+            let answer = daemon.post("/v1/vms", failover(name)).await;
+            (answer.status != 503).then_some(answer)
+        })
+        .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_would_break_n_plus_one_is_refused_also_when_many_come_at_once() {
+    let daemons = three_nodes().await;
+    set_policy(&daemons[0], json!({"n_plus_one": "refuse"})).await;
+    let asked = (0..9).map(|n| {
+        let daemon = &daemons[n % 3];
+        async move { decided(daemon, &format!("vm-{n}")).await }
+    });
+    let answers = join_all(asked).await;
+    let accepted = answers.iter().filter(|answer| answer.status == 202).count();
+    let refused: Vec<&Value> =
+        answers.iter().map(|answer| &answer.json).filter(|json| json["code"] == "n_plus_one").collect();
+    assert_eq!(
+        (accepted, refused.len()),
+        (4, 5),
+        "{:?}",
+        answers.iter().map(|a| &a.json).collect::<Vec<_>>()
+    );
+    assert_eq!(refused[0]["field"], "availability");
+    assert!(
+        refused[0]["detail"].as_str().unwrap_or_default().contains("would fit nowhere"),
+        "{}",
+        refused[0]
+    );
+    let verdict = daemons[0].get("/v1/n-plus-one").await.expect(200).json;
+    assert_eq!((verdict["holds"].clone(), verdict["vms"].clone()), (json!(true), json!(4)), "{verdict}");
+
+    // A batch is judged as one, a dry run as what it thinks of, and so is a VM that is to fail over from now on.
+    let batch = vm("more", json!({"availability": "failover", "count": 2}));
+    assert_eq!(daemons[0].post("/v1/vms", batch).await.expect(409).json["code"], "n_plus_one");
+    assert_eq!(
+        daemons[0].post("/v1/vms?dry_run=true", failover("dry")).await.expect(409).json["code"],
+        "n_plus_one"
+    );
+    let pinned = daemons[0].post("/v1/vms", vm("pinned", json!({}))).await.expect(202).json;
+    assert_eq!(pinned["warnings"], Value::Null);
+    let set = json!({"availability": "failover"});
+    assert_eq!(daemons[0].patch("/v1/vms/pinned", set).await.expect(409).json["code"], "n_plus_one");
+    assert_eq!(daemons[0].get("/v1/vms/pinned").await.json["availability"], "pinned");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn by_default_it_is_created_with_a_warning_and_off_says_nothing() {
+    let daemons = three_nodes().await;
+    let n1 = &daemons[0];
+    assert_eq!(n1.get("/v1/scheduler").await.json["n_plus_one"], "warn");
+    let held =
+        n1.post("/v1/vms", vm("held", json!({"availability": "failover", "count": 4}))).await.expect(202);
+    assert_eq!(held.json["warnings"], Value::Null);
+    let warned = n1.post("/v1/vms", failover("fifth")).await.expect(202).json;
+    let warning = warned["warnings"][0].as_str().unwrap_or_default();
+    assert!(warning.starts_with("N+1: without node `n"), "{warned}");
+    let policy = n1.get("/v1/scheduler").await.json;
+    assert!(policy["warnings"][0].as_str().is_some_and(|text| text.starts_with("N+1: ")), "{policy}");
+    set_policy(n1, json!({"n_plus_one": "off"})).await;
+    let silent = n1.post("/v1/vms", failover("sixth")).await.expect(202).json;
+    assert_eq!(silent["warnings"], Value::Null);
+    let bad = n1.put("/v1/scheduler", json!({"n_plus_one": "maybe"})).await.expect(422).json;
+    assert_eq!(bad["field"], "n_plus_one");
+}
