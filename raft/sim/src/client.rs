@@ -100,6 +100,8 @@ fn rejection(reply: &Reply) -> Option<String> {
 pub(crate) struct History {
     acknowledged: BTreeSet<u64>,
     never: BTreeSet<u64>,
+    /// Operations that were read or written.
+    served: BTreeSet<u64>,
     /// What every read that begins now must have seen.
     floor: u64,
     pub(crate) counts: BTreeMap<&'static str, u64>,
@@ -110,13 +112,19 @@ impl History {
         self.floor
     }
 
-    /// How many operations had the answer that they should have.
-    pub(crate) fn served(&self) -> u64 {
-        ["read", "written"].iter().filter_map(|counted| self.counts.get(counted)).sum()
+    /// Whether an operation has had the answer that it should have.
+    pub(crate) fn was_served(&self, id: u64) -> bool {
+        self.served.contains(&id)
     }
 
-    /// An operation that began when the floor was at `floor` has ended. Answers what is wrong with it.
-    pub(crate) fn ended(&mut self, operation: &Operation, floor: u64, outcome: &Outcome) -> Option<String> {
+    /// Operation `id`, which began when the floor was at `floor`, has ended. Answers what is wrong with it.
+    pub(crate) fn ended(
+        &mut self,
+        id: u64,
+        operation: &Operation,
+        floor: u64,
+        outcome: &Outcome,
+    ) -> Option<String> {
         let (counted, number) = match (outcome, operation) {
             (Outcome::ReadAt(_), _) => ("read", None),
             (Outcome::NotRead, _) => ("not read", None),
@@ -132,7 +140,10 @@ impl History {
                     "stale read: at index {index}, when {floor} had been acknowledged before it began"
                 ));
             }
-            Outcome::ReadAt(index) | Outcome::Written(index) => self.floor = self.floor.max(*index),
+            Outcome::ReadAt(index) | Outcome::Written(index) => {
+                self.floor = self.floor.max(*index);
+                self.served.insert(id);
+            }
             Outcome::Rejected(why) => return Some(format!("{} was refused: {why}", operation.words())),
             _ => {}
         }

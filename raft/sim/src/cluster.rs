@@ -24,6 +24,8 @@ use crate::trace::Trace;
 /// Where the store is in a data directory.
 const STORE: &str = "log";
 const JOINING: Duration = Duration::from_secs(30);
+/// Begins what a process says that ends because its disk does.
+const STORE_REFUSED: &str = "the store cannot be written";
 
 /// What the start of a member came to.
 type Started = Arc<Mutex<Option<Result<Handle, String>>>>;
@@ -203,6 +205,19 @@ impl Cluster {
         self.nodes[host].is_lost = true;
     }
 
+    /// What is on the disk of `host` now.
+    pub(crate) fn copy_disk(&self, host: usize) -> Disk {
+        lock(&self.world.disks[host]).clone()
+    }
+
+    /// The process on `host` ends, and the next one finds what was there at some time before.
+    pub(crate) fn set_back(&mut self, host: usize, copy: Disk) {
+        self.end(host, End::Process);
+        self.note(format_args!("node {} is set back to a copy", host + 1));
+        *lock(&self.world.disks[host]) = copy;
+        self.settle_disk(host, End::Process);
+    }
+
     pub(crate) fn is_lost(&self, host: usize) -> bool {
         self.nodes[host].is_lost
     }
@@ -284,6 +299,12 @@ impl Cluster {
         if let Some(reason) = running.process.ended_itself() {
             self.note(format_args!("node {} ends itself: {reason}", host + 1));
             self.end(host, End::Process);
+            // A restart would heal most bugs that end a process: only a disk that takes nothing is a reason.
+            if !reason.starts_with(STORE_REFUSED) {
+                self.violated(format!("node {} ended itself: {reason}", host + 1));
+            }
+        } else if self.nodes[host].is_lost && self.handle(host).is_some() {
+            self.violated(format!("node {} started without the store it lost", host + 1));
         } else if let Some(why) = self.start_error(host) {
             self.refused(host, &why);
         }
@@ -335,7 +356,7 @@ impl Cluster {
             // Whoever it ran with may have died at the same moment.
             let Some(begun) = self.begun.remove(&id) else { continue };
             self.note(format_args!("client {id}: {outcome:?}"));
-            if let Some(what) = self.history.ended(&begun.operation, begun.floor, &outcome) {
+            if let Some(what) = self.history.ended(id, &begun.operation, begun.floor, &outcome) {
                 self.violated(format!("client {id} at node {}: {what}", begun.host + 1));
             }
         }

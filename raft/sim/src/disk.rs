@@ -17,7 +17,7 @@ use crate::rng::Rng;
 /// A value longer than this is not covered by an fsync.
 const LARGE: usize = 4_096;
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Inode {
     content: Vec<u8>,
     synced: Vec<u8>,
@@ -30,6 +30,7 @@ struct Content {
     meta: BTreeMap<String, Vec<u8>>,
 }
 
+#[derive(Clone)]
 enum Write {
     Log(Vec<(Key, Option<Vec<u8>>)>),
     Meta(String, Vec<u8>),
@@ -51,7 +52,7 @@ impl Content {
     }
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Trees {
     now: Content,
     durable: Content,
@@ -67,6 +68,7 @@ pub(crate) enum End {
     Power,
 }
 
+#[derive(Clone)]
 pub(crate) struct Disk {
     rng: Rng,
     inodes: Vec<Inode>,

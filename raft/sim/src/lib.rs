@@ -13,4 +13,4 @@ mod rng;
 mod run;
 mod trace;
 
-pub use run::{Report, run};
+pub use run::{Plan, Report, run};

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use clap::Parser;
+use holm_raft_sim::Plan;
 
 /// Simulate the Raft layer, and print the command of the first seed that fails.
 #[derive(Debug, Parser)]
@@ -21,6 +22,9 @@ struct Args {
     /// feature `planted`.
     #[arg(long)]
     plant: Option<String>,
+    /// Nothing breaks, but one member is set back to an earlier copy of its data.
+    #[arg(long)]
+    set_back: bool,
     /// Run this one seed here, in this process.
     #[arg(long, hide = true)]
     one: Option<u64>,
@@ -40,7 +44,8 @@ fn one(seed: u64, args: &Args) -> anyhow::Result<()> {
     if let Some(plant) = &args.plant {
         planted(plant)?;
     }
-    let report = holm_raft_sim::run(seed, args.trace);
+    let plan = if args.set_back { Plan::SetBack } else { Plan::Faults };
+    let report = holm_raft_sim::run(seed, plan, args.trace);
     println!("seed {seed}: {}; {}", report.trace, report.figures);
     match report.violation {
         None => Ok(()),
@@ -58,6 +63,7 @@ fn many(args: &Args) -> anyhow::Result<()> {
         let mut command = Command::new(&program);
         command.arg("--one").arg(seed.to_string());
         command.args(args.trace.then_some("--trace"));
+        command.args(args.set_back.then_some("--set-back"));
         command.args(args.plant.iter().flat_map(|plant| ["--plant", plant]));
         let output = command.stderr(Stdio::inherit()).output().context("this program runs")?;
         let said = String::from_utf8_lossy(&output.stdout);
@@ -65,13 +71,18 @@ fn many(args: &Args) -> anyhow::Result<()> {
             print!("{said}");
         }
         if !output.status.success() {
+            let set_back = if args.set_back { " --set-back" } else { "" };
             let plant = args.plant.iter().map(|plant| format!(" --plant {plant}")).collect::<String>();
-            anyhow::bail!("holm-raft-sim --from {seed} --seeds 1 --trace{plant}");
+            anyhow::bail!("holm-raft-sim --from {seed} --seeds 1 --trace{set_back}{plant}");
         }
     }
     let seconds = began.elapsed().as_secs_f64();
     let pace = args.seeds as f64 / seconds * 60.0;
-    println!("{} seeds from {} in {seconds:.1} s ({pace:.0} a minute), nothing found", args.seeds, args.from);
+    // Apart from what the seeds say, which is the same every time.
+    eprintln!(
+        "{} seeds from {} in {seconds:.1} s ({pace:.0} a minute), nothing found",
+        args.seeds, args.from
+    );
     Ok(())
 }
 

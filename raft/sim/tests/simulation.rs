@@ -23,6 +23,12 @@ fn nothing_is_found() {
 }
 
 #[test]
+fn a_member_that_was_set_back_to_a_copy_ends_nobody_and_is_given_what_it_lacks() {
+    let output = simulate(&["--seeds", "3", "--set-back"]);
+    assert!(output.status.success(), "{}", said(&output));
+}
+
+#[test]
 fn the_same_seed_twice_is_the_same_run_to_the_byte_and_another_is_another() {
     let [one, again, other] = ["7", "7", "8"].map(|seed| simulate(&["--from", seed, "--trace"]));
     assert!(one.status.success() && one.stdout.len() > 10_000, "{}", said(&one));
