@@ -17,6 +17,7 @@ mod watch;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use holm_model::node::{HypervisorFacts, HypervisorKind};
@@ -118,6 +119,9 @@ impl CloudHypervisor {
     }
 }
 
+/// How long the end of a VM waits for its storage.
+const GIVE_UP_PATIENCE: Duration = Duration::from_secs(5);
+
 /// Gives up the locks of the volumes that the latest run had. The storage may take its time, or be gone.
 async fn give_up_volumes(dir: VmDir) {
     let give_up = move || {
@@ -125,8 +129,8 @@ async fn give_up_volumes(dir: VmDir) {
             volume::release(&spec.start.volumes, spec.start.epoch);
         }
     };
-    // It has nothing to say: what stays is for the next epoch to take over.
-    let _ = tokio::task::spawn_blocking(give_up).await;
+    // What stays is for the next epoch to take over, so storage that is gone holds up nothing.
+    let _ = tokio::time::timeout(GIVE_UP_PATIENCE, tokio::task::spawn_blocking(give_up)).await;
 }
 
 impl Hypervisor for CloudHypervisor {

@@ -61,6 +61,7 @@ const NO_LEASE: &str = "no lease: ";
 /// Why a shim did not start. Shown to the operator by the daemon.
 enum Refusal {
     NoLease(String),
+    /// It may be well in a moment.
     Busy(String),
     Other(String),
 }
@@ -139,7 +140,9 @@ fn prepare(args: Args) -> Result<Prepared, Refusal> {
     // Checked again under the lock: the daemon may have changed its mind since it wrote the spec.
     last_run::may_begin(&dir, spec.start.epoch, spec.start.run, boot, spec.start.again)
         .map_err(unreadable)??;
-    volume::prepare(&spec.start.volumes, spec.start.epoch, spec.vmm_user)?;
+    volume::prepare(&spec.start.volumes, spec.start.epoch, spec.vmm_user).map_err(|refused| {
+        if refused.passing { Refusal::Busy(refused.why) } else { Refusal::Other(refused.why) }
+    })?;
     let run_dir = args.run_dir;
     std::fs::DirBuilder::new()
         .recursive(true)

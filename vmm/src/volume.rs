@@ -12,17 +12,23 @@ mod reservation;
 mod scsi;
 
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
-use holm_model::Epoch;
+use holm_model::{Epoch, VolumeId};
 use serde::{Deserialize, Serialize};
 
 use self::device::Device;
 pub use self::reservation::{Key, Reservation, Unit};
 use crate::cloud_hypervisor::settings::VmmUser;
 
+/// How long the storage may take over the locks of a VM. The daemon waits for a shim a little longer.
+const PATIENCE: Duration = Duration::from_secs(15);
+
 /// One volume, as a run is given it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SharedVolume {
+    /// Part of the key of its lock.
+    pub id: VolumeId,
     pub name: String,
     /// The same storage on every node.
     pub path: PathBuf,
@@ -77,21 +83,50 @@ pub enum Error {
     },
 }
 
-/// Makes every volume ready for a VMM of `user` that runs under `epoch`. Blocks for as long as the storage does.
+impl Error {
+    /// Whether it may be well in a moment, with nothing done by anybody: storage that changes controllers, or a disk
+    /// that somebody looks at.
+    fn is_passing(&self) -> bool {
+        match self {
+            Self::Busy { .. } => true,
+            Self::Open { source, .. } => source.kind() != std::io::ErrorKind::PermissionDenied,
+            Self::Lock { source, .. } => source.is_passing(),
+            _ => false,
+        }
+    }
+}
+
+/// A volume cannot be had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    pub why: String,
+    /// To be tried again on this node; else the node is none for the VM.
+    pub passing: bool,
+}
+
+/// Makes every volume ready for a VMM of `user` that runs under `epoch`. Blocks while the storage takes its time, which
+/// is bounded, or opens.
 ///
 /// # Errors
 /// The first volume that cannot be had; of those before it, locks that were taken stay: the epoch owns them.
-pub fn prepare(volumes: &[SharedVolume], epoch: Epoch, user: Option<VmmUser>) -> Result<(), String> {
-    volumes
-        .iter()
-        .try_for_each(|volume| prepare_one(volume, epoch, user).map_err(|error| told(&volume.name, &error)))
+pub fn prepare(volumes: &[SharedVolume], epoch: Epoch, user: Option<VmmUser>) -> Result<(), Refused> {
+    let until = Instant::now() + PATIENCE;
+    volumes.iter().try_for_each(|volume| {
+        prepare_one(volume, epoch, user, until)
+            .map_err(|error| Refused { why: told(&volume.name, &error), passing: error.is_passing() })
+    })
 }
 
-fn prepare_one(volume: &SharedVolume, epoch: Epoch, user: Option<VmmUser>) -> Result<(), Error> {
+fn prepare_one(
+    volume: &SharedVolume,
+    epoch: Epoch,
+    user: Option<VmmUser>,
+    until: Instant,
+) -> Result<(), Error> {
     let device = Device::open(&volume.path, volume.read_only)?;
     if volume.reserved {
-        let unit = device.reservable()?;
-        let taken = reservation::take(&unit, Key::of(epoch));
+        let unit = device.reservable(until)?;
+        let taken = reservation::take(&unit, Key::of(volume.id, epoch));
         taken.map_err(|source| Error::Lock { path: volume.path.clone(), source })?;
     }
     match user {
@@ -103,11 +138,12 @@ fn prepare_one(volume: &SharedVolume, epoch: Epoch, user: Option<VmmUser>) -> Re
 /// Gives up the locks that `epoch` holds, if it still does. What cannot be given up stays, for the next epoch to
 /// take over.
 pub fn release(volumes: &[SharedVolume], epoch: Epoch) {
+    let until = Instant::now() + PATIENCE;
     for volume in volumes.iter().filter(|volume| volume.reserved) {
         if let Ok(device) = Device::open(&volume.path, volume.read_only)
-            && let Ok(unit) = device.reservable()
+            && let Ok(unit) = device.reservable(until)
         {
-            let _ = unit.unregister(Key::of(epoch));
+            let _ = unit.unregister(Key::of(volume.id, epoch));
         }
     }
 }

@@ -196,6 +196,7 @@ fn volumes(state: &State, record: &Vm) -> Result<Vec<SharedVolume>, Error> {
         let volume = state.volumes.get(id);
         let volume = volume.ok_or_else(|| Error::Refused(format!("its volume {id} is gone")))?;
         Ok(SharedVolume {
+            id: *id,
             name: volume.name.clone(),
             path: volume.path.clone().into(),
             read_only: volume.read_only,

@@ -93,6 +93,16 @@ struct Disk {
 /// Bytes of a virtio disk's serial number.
 const SERIAL_MAX: usize = 20;
 
+/// The volume's name; where that is too long, what fits of it and the end of the id, which no other volume shares.
+fn serial(volume: &SharedVolume) -> String {
+    if volume.name.len() <= SERIAL_MAX {
+        return volume.name.clone();
+    }
+    let id = format!("{:06x}", volume.id.0.as_u128() & 0xff_ffff);
+    let begin: String = volume.name.chars().take(SERIAL_MAX - id.len()).collect();
+    begin + &id
+}
+
 impl Disk {
     fn root(dir: &Path, image_type: &str) -> Self {
         Self {
@@ -112,7 +122,7 @@ impl Disk {
             id: format!("volume-{number}"),
             readonly: volume.read_only,
             direct: volume.is_direct(),
-            serial: Some(volume.name.chars().take(SERIAL_MAX).collect()),
+            serial: Some(serial(volume)),
         }
     }
 }
@@ -213,7 +223,7 @@ pub fn validate(spec: &StartSpec) -> Result<(), String> {
 
 fn validate_volumes(spec: &StartSpec) -> Result<(), String> {
     let mut paths = BTreeSet::new();
-    for SharedVolume { name, path, read_only, reserved } in &spec.volumes {
+    for SharedVolume { name, path, read_only, reserved, .. } in &spec.volumes {
         if !path.is_absolute() {
             return Err(format!("volumes: the path of `{name}` is not absolute"));
         }
@@ -319,7 +329,13 @@ mod tests {
     }
 
     fn volume(path: &str) -> SharedVolume {
-        SharedVolume { name: "data".into(), path: path.into(), read_only: false, reserved: false }
+        SharedVolume {
+            id: holm_model::VolumeId(uuid::Uuid::from_u128(0xab_cdef)),
+            name: "data".into(),
+            path: path.into(),
+            read_only: false,
+            reserved: false,
+        }
     }
 
     #[test]
@@ -343,7 +359,7 @@ mod tests {
                 {"path": "/dev/disk/by-id/scsi-1", "image_type": "Raw", "id": "volume-0", "direct": true,
                  "serial": "data"},
                 {"path": "/srv/tools.img", "image_type": "Raw", "id": "volume-1", "readonly": true,
-                 "serial": "a-name-of-more-than-"},
+                 "serial": "a-name-of-moreabcdef"},
             ])
         );
     }

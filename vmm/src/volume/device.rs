@@ -4,6 +4,7 @@ use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, chown};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use super::Error;
 use super::scsi::Disk;
@@ -55,10 +56,11 @@ impl Device {
 
     /// The disk, if reservations of it can mean what they should. A reservation is of the whole disk, through
     /// the one path by which it was made: so no partition, and nothing that the device mapper makes of disks.
-    pub fn reservable(&self) -> Result<Disk<'_>, Error> {
+    /// It answers until `until`.
+    pub fn reservable(&self, until: Instant) -> Result<Disk<'_>, Error> {
         match unfit(&self.meta, Path::new(BLOCK_DEVICES)) {
             Some(what) => Err(Error::NotReservable { path: self.path.clone(), what }),
-            None => Ok(Disk::new(&self.file)),
+            None => Ok(Disk::new(&self.file, until)),
         }
     }
 }
@@ -157,7 +159,7 @@ mod tests {
         assert!(described("7:0", None, &[]).is_some_and(|what| what.contains("no SCSI disk")));
         let dir = tempfile::tempdir().expect("temporary directory");
         let device = Device::open(&file(dir.path(), 0o600), false).expect("opened");
-        let refusal = device.reservable().map(|_| ()).expect_err("a file").to_string();
+        let refusal = device.reservable(Instant::now()).map(|_| ()).expect_err("a file").to_string();
         assert!(
             refusal.contains("is a file: `lock: persistent-reservation` needs a whole SCSI disk"),
             "{refusal}"

@@ -20,27 +20,35 @@
 //! old (there is no page cache in between), and a disk that nobody may read makes every other host stumble over
 //! it when it looks for partitions.
 
-use holm_model::Epoch;
+use holm_model::{Epoch, VolumeId};
 
 /// How often somebody else may be faster before it is called hopeless.
 const ROUNDS_MAX: u32 = 64;
-/// `HO`: whoever lists the keys of a disk sees whose they are, and a key of other software is never taken for an
-/// epoch.
-const MARK: u64 = 0x484f << 48;
+/// `H`: whoever lists the keys of a disk sees whose they are.
+const MARK: u64 = 0x48 << 56;
+/// Bits of the epoch.
+const EPOCH: u64 = (1 << 40) - 1;
 
-/// What an epoch is to a disk: the mark in the upper 16 bits, the epoch below. Never 0, which is no key.
+/// What an epoch is to a disk: the mark, 16 bits of the volume's id, the epoch. So a key of other software, of another
+/// cluster, or of a second volume that leads to the same disk by another path, is never taken for an older epoch.
+/// Never 0, which is no key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key(pub u64);
 
 impl Key {
-    /// The key of an epoch; epochs count applied commands, and stay far below 2^48.
-    pub fn of(epoch: Epoch) -> Self {
-        Self(MARK | (epoch.0.0 & !(0xffff << 48)))
+    /// The key of a volume under an epoch; epochs count applied commands, and stay far below 2^40.
+    pub fn of(volume: VolumeId, epoch: Epoch) -> Self {
+        // The end of an id is its random part.
+        let volume = volume.0.as_u128() as u64 & 0xffff;
+        Self(MARK | volume << 40 | (epoch.0.0 & EPOCH))
     }
 
-    /// The epoch; none of a key that is not Holm's.
-    pub fn epoch(self) -> Option<u64> {
-        (self.0 & (0xffff << 48) == MARK).then_some(self.0 & !(0xffff << 48))
+    fn epoch(self) -> u64 {
+        self.0 & EPOCH
+    }
+
+    fn is_of_the_volume_of(self, other: Self) -> bool {
+        self.0 & !EPOCH == other.0 & !EPOCH
     }
 }
 
@@ -79,8 +87,8 @@ pub enum Error {
     #[error("epoch {newer} has it, and epoch {mine} is older: another node runs the VM by now")]
     Superseded { mine: u64, newer: u64 },
     #[error(
-        "another program holds it (reservation key {key:#018x}): if it is not in use, clear it with `sg_persist --out \
-         --clear`"
+        "another program, another cluster or another volume that leads to the same disk holds it (reservation key \
+         {key:#018x}): if it is not in use, clear it with `sg_persist --out --clear`"
     )]
     Foreign { key: u64 },
     #[error("the device does not support persistent reservations: use storage that does, or `lock: none`")]
@@ -92,10 +100,19 @@ pub enum Error {
     NotKept,
     #[error("it changes hands all the time")]
     Contended,
+    #[error("the storage answers too slowly")]
+    Slow,
     #[error("the device answers in an unknown way ({0})")]
     Answer(String),
     #[error("the device does not answer")]
     Io(#[from] std::io::Error),
+}
+
+impl Error {
+    /// Whether it may be well in a moment, with nothing done by anybody.
+    pub fn is_passing(&self) -> bool {
+        matches!(self, Self::Contended | Self::Slow | Self::Answer(_) | Self::Io(_))
+    }
 }
 
 /// What to do next.
@@ -117,12 +134,11 @@ struct Progress {
 
 fn next(seen: &Reservation, mine: Key, so_far: Progress) -> Result<Step, Error> {
     for key in seen.registered.iter().chain(&seen.holder) {
-        match key.epoch() {
-            None => return Err(Error::Foreign { key: key.0 }),
-            Some(newer) if *key > mine => {
-                return Err(Error::Superseded { mine: mine.epoch().unwrap_or_default(), newer });
-            }
-            Some(_) => {}
+        if !key.is_of_the_volume_of(mine) {
+            return Err(Error::Foreign { key: key.0 });
+        }
+        if *key > mine {
+            return Err(Error::Superseded { mine: mine.epoch(), newer: key.epoch() });
         }
     }
     if !so_far.registered {

@@ -100,14 +100,14 @@ fn alone(lun: &Rc<RefCell<Lun>>, number: u32) -> Path<'static> {
 }
 
 fn key(epoch: u64) -> Key {
-    Key::of(Epoch(Revision(epoch)))
+    Key::of(VolumeId(uuid::Uuid::from_u128(0x7777_abcd)), Epoch(Revision(epoch)))
 }
 
 #[test]
-fn a_key_is_the_epoch_under_a_mark() {
-    assert_eq!(key(9), Key(0x484f_0000_0000_0009));
-    assert_eq!(key(9).epoch(), Some(9));
-    assert_eq!(Key(9).epoch(), None);
+fn a_key_is_the_volume_and_the_epoch_under_a_mark() {
+    assert_eq!(key(9), Key(0x48ab_cd00_0000_0009));
+    assert_eq!(key(9).epoch(), 9);
+    assert!(key(9).is_of_the_volume_of(key(5)) && !Key(9).is_of_the_volume_of(key(5)));
     assert_ne!(key(0).0, 0);
 }
 
@@ -148,6 +148,16 @@ fn what_other_programs_hold_is_left_alone() {
     let lun = Rc::new(RefCell::new(Lun { registered: [(7, Key(1))].into(), holder: Some(7) }));
     assert!(matches!(take(&alone(&lun, 1), key(5)), Err(Error::Foreign { key: 1 })));
     assert_eq!(lun.borrow().registered, [(7, Key(1))].into());
+}
+
+#[test]
+fn another_volume_that_leads_to_the_same_disk_is_kept_out_and_does_no_harm() {
+    let lun = Rc::default();
+    let a = alone(&lun, 1);
+    take(&a, key(5)).expect("nobody has it");
+    let other = Key::of(VolumeId(uuid::Uuid::from_u128(1)), Epoch(Revision(9)));
+    assert!(matches!(take(&alone(&lun, 2), other), Err(Error::Foreign { .. })));
+    assert!(a.may_write());
 }
 
 #[test]

@@ -5,6 +5,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
 
 use super::reservation::{Error, Key, Outcome, Reservation, Unit};
 
@@ -12,8 +13,8 @@ use super::reservation::{Error, Key, Outcome, Reservation, Unit};
 const SG_IO: libc::c_ulong = 0x2285;
 const SG_DXFER_TO_DEV: i32 = -2;
 const SG_DXFER_FROM_DEV: i32 = -3;
-/// For one command; storage that fails over takes a while.
-const TIMEOUT_MS: u32 = 30_000;
+/// For one command. Storage that fails over takes longer: then the whole is tried again.
+const TIMEOUT_MS: u32 = 5_000;
 /// A device reports once to everybody what befell it (a reset, a preemption) instead of doing what was asked, and
 /// may be busy for a moment.
 const TRIES: u32 = 10;
@@ -36,6 +37,8 @@ const ANSWER_BYTES: usize = 8 + 8 * 1024;
 /// A SCSI disk that is open.
 pub struct Disk<'a> {
     file: &'a File,
+    /// No command begins later.
+    until: Instant,
 }
 
 /// What a command gave.
@@ -47,8 +50,8 @@ enum Status {
 }
 
 impl<'a> Disk<'a> {
-    pub fn new(file: &'a File) -> Self {
-        Self { file }
+    pub fn new(file: &'a File, until: Instant) -> Self {
+        Self { file, until }
     }
 
     fn read_in(&self, what: u8) -> Result<Vec<u8>, Error> {
@@ -82,6 +85,9 @@ impl<'a> Disk<'a> {
 
     fn command(&self, command: &[u8; 10], direction: i32, data: &mut [u8]) -> Result<Status, Error> {
         for _ in 0..TRIES {
+            if Instant::now() >= self.until {
+                return Err(Error::Slow);
+            }
             let answer = pass_through(self.file, command, direction, data)?;
             match answer.status {
                 0x00 => return Ok(Status::Good),
@@ -92,7 +98,7 @@ impl<'a> Disk<'a> {
                     (key, asc, ascq) => return Ok(Status::Check(key, asc, ascq)),
                 },
                 // Busy, task set full.
-                0x08 | 0x28 => std::thread::sleep(std::time::Duration::from_millis(100)),
+                0x08 | 0x28 => std::thread::sleep(Duration::from_millis(100)),
                 status => return Err(Error::Answer(format!("status {status:#04x}"))),
             }
         }
@@ -244,19 +250,19 @@ mod tests {
     #[test]
     fn answers_are_read_as_the_standard_lays_them_out() {
         let mut answer = vec![0, 0, 0, 7, 0, 0, 0, 16];
-        answer.extend([0x48, 0x4f, 0, 0, 0, 0, 0, 5, 0x48, 0x4f, 0, 0, 0, 0, 0, 9]);
+        answer.extend([0x48, 0xab, 0xcd, 0, 0, 0, 0, 5, 0x48, 0xab, 0xcd, 0, 0, 0, 0, 9]);
         answer.resize(64, 0xff);
-        assert_eq!(keys(&answer).expect("keys"), [Key(0x484f_0000_0000_0005), Key(0x484f_0000_0000_0009)]);
+        assert_eq!(keys(&answer).expect("keys"), [Key(0x48ab_cd00_0000_0005), Key(0x48ab_cd00_0000_0009)]);
         assert_eq!(keys(&[0; 8]).expect("none"), []);
         assert!(matches!(keys(&[0, 0, 0, 7, 0, 0, 1, 0]), Err(Error::Answer(_))), "a list beyond its end");
 
         let reservation = |kind| {
             let mut answer =
-                vec![0, 0, 0, 7, 0, 0, 0, 16, 0x48, 0x4f, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, kind, 0, 0];
+                vec![0, 0, 0, 7, 0, 0, 0, 16, 0x48, 0xab, 0xcd, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, kind, 0, 0];
             answer.resize(64, 0);
             holder(&answer)
         };
-        assert_eq!(reservation(1).expect("held"), Some(Key(0x484f_0000_0000_0009)));
+        assert_eq!(reservation(1).expect("held"), Some(Key(0x48ab_cd00_0000_0009)));
         assert!(matches!(reservation(5), Err(Error::Foreign { .. })), "registrants only is not ours");
         assert_eq!(holder(&[0; 64]).expect("free"), None);
     }
@@ -275,6 +281,8 @@ mod tests {
     #[test]
     fn what_is_no_scsi_device_is_an_error_of_the_call() {
         let file = tempfile::tempfile().expect("file");
-        assert!(matches!(Disk::new(&file).read(), Err(Error::Io(_))));
+        let soon = Instant::now() + Duration::from_secs(60);
+        assert!(matches!(Disk::new(&file, soon).read(), Err(Error::Io(_))));
+        assert!(matches!(Disk::new(&file, Instant::now()).read(), Err(Error::Slow)), "no time is left");
     }
 }

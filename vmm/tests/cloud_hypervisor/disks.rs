@@ -183,6 +183,7 @@ async fn a_vmm_runs_as_its_own_user_without_privileges() {
 async fn shared_volumes_are_opened_and_one_that_cannot_be_is_told_by_name() {
     let Some(rig) = Rig::real("shared volumes").await else { return };
     let volume = |name: &str, read_only, reserved| SharedVolume {
+        id: holm_model::VolumeId::default(),
         name: name.to_owned(),
         path: rig.path().join(name),
         read_only,

@@ -10,7 +10,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use holm_model::{Epoch, Revision};
+use holm_model::{Epoch, Revision, VolumeId};
 use holm_vmm::volume::{self, SharedVolume};
 
 use super::target;
@@ -95,13 +95,20 @@ impl Host {
         let direct = OpenOptions::new().read(true).write(true).custom_flags(libc::O_DIRECT).open(&path);
         let vmm = direct.unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         say(&format!("host {name} sees the disk as {}", path.display()));
-        let volume = SharedVolume { name: "shared".to_owned(), path, read_only: false, reserved: true };
+        let volume = SharedVolume {
+            id: VolumeId::default(),
+            name: "shared".to_owned(),
+            path,
+            read_only: false,
+            reserved: true,
+        };
         Self { name, volume, vmm }
     }
 
     /// What a shim does before it starts a VMM.
     fn take(&self, epoch: u64) -> Result<(), String> {
         let taken = volume::prepare(std::slice::from_ref(&self.volume), Epoch(Revision(epoch)), None);
+        let taken = taken.map_err(|refused| refused.why);
         say(&format!("host {} takes the lock under epoch {epoch}: {taken:?}", self.name));
         taken
     }
