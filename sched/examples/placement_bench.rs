@@ -254,6 +254,7 @@ fn vm(id: VmId, shape: u64) -> Vm {
             scheduling: Scheduling::default(),
             extra_specs: BTreeMap::new(),
             image_properties: BTreeMap::new(),
+            volumes: Vec::new(),
         },
         power: Power { want: WantPower::On, run: 1, stop: StopMode::Force },
         status: VmStatus::Build,

@@ -17,8 +17,9 @@ use crate::clock;
 /// What the request would be refused with.
 pub fn explain(state: &State, actor: Actor, command: Command, ids: &[VmId]) -> Result<Explanation> {
     let batch = matches!(command, Command::CreateVms(_));
+    let command = n_plus_one::admitted_at(command, state.revision);
     n_plus_one::refuse(state, &actor, &command)?;
-    let imagined = imagine(state, actor, n_plus_one::admitted_at(command, Some(state.revision)))?;
+    let imagined = imagine(state, actor, command)?;
     let vms: Vec<&Vm> = ids.iter().filter_map(|id| imagined.vms.get(id)).collect();
     let Some(first) = vms.first() else {
         return Err(Failure::new(holm_api::Code::Internal, "the request would create nothing"));

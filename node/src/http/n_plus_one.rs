@@ -17,7 +17,7 @@ use super::answer::Answer;
 use super::convert;
 use super::extract::Query;
 use super::problem::{Failure, Result};
-use super::read::Snapshot;
+use super::read::{READ_TIMEOUT, Snapshot};
 use super::write::{Accepted, Basis, Intent, attempt};
 use crate::app::Shared;
 use crate::clock;
@@ -86,27 +86,43 @@ pub async fn perform_admitted(
     let mut turn = None;
     let mut tries = TRIES;
     loop {
-        let judgement = judge(app, intent, &build, turn.is_some()).await?;
-        let admitted = |state: &Model| Ok(admitted_at(build(state)?, judgement.held_at));
+        if turn.is_none() && (tries < TRIES || is_refusing(&app.raft.state().state, &build)) {
+            // A judgement costs as much as the cluster is large, and only one of those on one state can count. Those of
+            // other nodes are few.
+            turn = Some(take_turn(app).await?);
+        }
+        let Judgement { judged, warnings } = judge(app, intent, &build, tries < TRIES).await?;
+        let admitted = |state: &Model| match &judged {
+            Some(command) => Ok(command.clone()),
+            None => Ok(admitted_at(build(state)?, Revision::default())),
+        };
         tries -= 1;
         match attempt(&app.raft, intent, basis, admitted).await? {
-            Ok(accepted) => return Ok((accepted, judgement.warnings)),
-            Err(Reason::Unadmitted { .. }) if tries > 0 => {
-                // Those of this node take turns; those of other nodes are few.
-                if turn.is_none() {
-                    turn = Some(app.admission.lock().await);
-                }
-            }
+            Ok(accepted) => return Ok((accepted, warnings)),
+            Err(Reason::Unadmitted { .. }) if tries > 0 => {}
             Err(reason) => return Err(reason.into()),
         }
     }
 }
 
+/// Whether the write will be judged, as far as this node knows.
+fn is_refusing(state: &Model, build: &impl Fn(&Model) -> Result<Command>) -> bool {
+    state.scheduler.n_plus_one == NPlusOne::Refuse
+        && build(state).is_ok_and(|command| brings_failover(state, &command))
+}
+
+async fn take_turn(app: &Shared) -> Result<tokio::sync::MutexGuard<'_, ()>> {
+    tokio::time::timeout(READ_TIMEOUT, app.admission.lock()).await.map_err(|_| {
+        Failure::new(Code::Unavailable, "other VMs are being judged for N+1, and that takes long")
+            .hint("nothing was changed: try again")
+    })
+}
+
 /// What N+1 says to a write.
 #[derive(Default)]
 struct Judgement {
-    /// The revision at which it holds with what is to come, if that was found.
-    held_at: Option<Revision>,
+    /// The command with which it holds, saying when; none if it was not asked, or does not hold.
+    judged: Option<Command>,
     warnings: Vec<String>,
 }
 
@@ -119,7 +135,7 @@ async fn judge(
 ) -> Result<Judgement> {
     let here = app.raft.state();
     let spared = |command: &Command| {
-        !again && here.state.scheduler.n_plus_one == NPlusOne::Off || !brings_failover(command)
+        !again && here.state.scheduler.n_plus_one == NPlusOne::Off || !brings_failover(&here.state, command)
     };
     if build(&here.state).is_ok_and(|command| spared(&command)) {
         return Ok(Judgement::default());
@@ -129,21 +145,18 @@ async fn judge(
     let (Ok(command), Ok(None)) = (build(state), intent.answered(state)) else {
         return Ok(Judgement::default());
     };
-    if !brings_failover(&command) {
+    if !brings_failover(state, &command) {
         return Ok(Judgement::default());
     }
-    let (published, actor) = (snapshot.published(), intent.actor());
-    let sentences = think(move || without_room(&published.state, &actor, command)).await?;
-    verdict_on(state.scheduler.n_plus_one, sentences, state.revision)
-}
-
-fn verdict_on(policy: NPlusOne, sentences: Vec<String>, judged: Revision) -> Result<Judgement> {
-    match policy {
+    let command = admitted_at(command, state.revision);
+    let (published, actor, imagined) = (snapshot.published(), intent.actor(), command.clone());
+    let sentences = think(move || without_room(&published.state, &actor, &imagined)).await?;
+    match state.scheduler.n_plus_one {
         NPlusOne::Off => Ok(Judgement::default()),
         NPlusOne::Refuse if !sentences.is_empty() => Err(refusal(&sentences)),
         NPlusOne::Warn | NPlusOne::Refuse => {
-            let held_at = sentences.is_empty().then_some(judged);
-            Ok(Judgement { held_at, warnings: sentences.iter().map(|of| format!("N+1: {of}")).collect() })
+            let judged = sentences.is_empty().then_some(command);
+            Ok(Judgement { judged, warnings: sentences.iter().map(|of| format!("N+1: {of}")).collect() })
         }
     }
 }
@@ -153,17 +166,17 @@ fn verdict_on(policy: NPlusOne, sentences: Vec<String>, judged: Revision) -> Res
 /// # Errors
 /// `n_plus_one`, as for the write itself.
 pub fn refuse(state: &Model, actor: &Actor, command: &Command) -> Result<()> {
-    if state.scheduler.n_plus_one != NPlusOne::Refuse || !brings_failover(command) {
+    if state.scheduler.n_plus_one != NPlusOne::Refuse || !brings_failover(state, command) {
         return Ok(());
     }
-    let sentences = without_room(state, actor, command.clone());
+    let sentences = without_room(state, actor, command);
     if sentences.is_empty() { Ok(()) } else { Err(refusal(&sentences)) }
 }
 
-/// What would no longer hold with the command; nothing where apply itself refuses it, which it does better.
-fn without_room(state: &Model, actor: &Actor, command: Command) -> Vec<String> {
-    let command = admitted_at(command, Some(state.revision));
-    let verdict = holm_sched::n_plus_one_after(state, clock::now(), actor, &command);
+/// What would no longer hold with a command of [`admitted_at`]; nothing where apply itself refuses it, which it does
+/// better.
+fn without_room(state: &Model, actor: &Actor, command: &Command) -> Vec<String> {
+    let verdict = holm_sched::n_plus_one_after(state, clock::now(), actor, command);
     verdict.unwrap_or_default().sentences(state)
 }
 
@@ -175,17 +188,23 @@ fn refusal(sentences: &[String]) -> Failure {
     )
 }
 
-fn brings_failover(command: &Command) -> bool {
+/// Whether there would be more VMs that may fail over.
+fn brings_failover(state: &Model, command: &Command) -> bool {
     match command {
         Command::CreateVm(vm) => vm.availability == Availability::Failover,
         Command::CreateVms(vms) => vms.items.iter().any(|vm| vm.availability == Availability::Failover),
-        Command::SetVmPolicies(change) => change.availability == Some(Availability::Failover),
+        Command::SetVmPolicies(change) => {
+            let vm = state.vms.get(&change.vm);
+            change.availability == Some(Availability::Failover)
+                && vm.is_some_and(|vm| vm.spec.availability != Availability::Failover)
+        }
         _ => false,
     }
 }
 
-/// The command, judged to hold at this revision.
-pub fn admitted_at(mut command: Command, judged: Option<Revision>) -> Command {
+/// The command, judged to hold at this revision; at 0 if it was not judged.
+pub fn admitted_at(mut command: Command, judged: Revision) -> Command {
+    let judged = Some(judged);
     match &mut command {
         Command::CreateVm(vm) => vm.admitted = judged,
         Command::CreateVms(vms) => vms.items.iter_mut().for_each(|vm| vm.admitted = judged),

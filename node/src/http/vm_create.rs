@@ -39,7 +39,9 @@ pub async fn create(
     if query.dry_run {
         let snapshot = Snapshot::take(&app.raft, holm_api::Consistency::Linearizable).await?;
         let command = to_command(snapshot.state(), &intent.project, &ids, &names, &body)?;
-        let explanation = dry_run::explain(snapshot.state(), intent.actor(), command, &ids)?;
+        let (published, actor) = (snapshot.published(), intent.actor());
+        let explained = move || dry_run::explain(&published.state, actor, command, &ids);
+        let explanation = n_plus_one::think(explained).await??;
         return Ok(Answer::read(&snapshot, explanation).into_response());
     }
     let build = |state: &Model| to_command(state, &intent.project, &ids, &names, &body);

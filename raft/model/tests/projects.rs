@@ -218,7 +218,8 @@ fn two_that_were_judged_on_the_same_state_are_not_both_admitted() {
     let since = cluster.state.revision;
     assert_eq!(cluster.refused("default", failover(11, Some(seen))), Reason::Unadmitted { since });
     cluster.done("default", failover(11, Some(since)));
-    assert!(matches!(cluster.refused("default", failover(12, None)), Reason::Unadmitted { .. }));
+    let never = Some(Revision::default());
+    assert!(matches!(cluster.refused("default", failover(12, never)), Reason::Unadmitted { .. }));
     // Pinned VMs are not judged, and those of one entry are judged together.
     cluster.done("default", Command::CreateVm(vm(13, "pinned")));
     let batch = [14, 15].map(|n| match failover(n, Some(cluster.state.revision)) {
@@ -244,6 +245,14 @@ fn two_that_were_judged_on_the_same_state_are_not_both_admitted() {
 }
 
 #[test]
+fn an_entry_from_before_admission_was_asked_for_replays_as_it_was_applied() {
+    let (mut cluster, failover) = refusing();
+    for n in [10, 11] {
+        cluster.done("default", failover(n, None));
+    }
+}
+
+#[test]
 fn a_judgement_from_before_the_policy_does_not_count() {
     let mut cluster = Cluster::new();
     let seen = cluster.state.revision;
@@ -259,7 +268,7 @@ fn who_is_asked_to_judge_anew_may_use_the_same_key() {
     let actor = Actor { name: "test".into(), project: "default".into() };
     let mut ask = |admitted: bool| {
         let seen = cluster.state.revision;
-        let command = failover(10, admitted.then_some(seen));
+        let command = failover(10, Some(if admitted { seen } else { Revision::default() }));
         let proposal = Proposal { key: key.clone(), seen, actor: actor.clone(), command };
         apply(&mut cluster.state, &Entry { at: Timestamp(1), proposal }).reply
     };

@@ -1,6 +1,7 @@
 //! N+1 admission where it cannot be raced. The question itself takes filters and weighers, so whoever proposes
-//! answers it, on a state of some revision; what is checked here is that nothing has come since that would make the
-//! answer another: a failover VM admitted meanwhile, or another policy.
+//! answers it, on a state of some revision; what is checked here is that since then neither another failover VM was
+//! admitted nor the policy changed. What else takes room meanwhile (a pinned VM, a node that goes) is found by the next
+//! judgement, as it would be had it come a moment after the admission.
 
 use super::Cx;
 use crate::id::Revision;
@@ -9,7 +10,8 @@ use crate::reply::Reason;
 use crate::vm::Availability;
 
 impl Cx<'_> {
-    /// Whether a VM of this availability may come, when N+1 was judged to hold with it at `judged`.
+    /// Whether a VM of this availability may come, when N+1 was judged to hold with it at `judged`. An entry that says
+    /// nothing is from before this was asked here, and replays as it was applied.
     ///
     /// # Errors
     /// [`Reason::Unadmitted`], when the policy refuses what was not judged, or was judged too early.
@@ -25,8 +27,8 @@ impl Cx<'_> {
         let before = Some(self.state.admitted).filter(|admitted| *admitted != self.revision);
         let since = before.unwrap_or_default().max(self.state.scheduler.revision);
         match judged {
-            Some(judged) if judged >= since => Ok(()),
-            _ => Err(Reason::Unadmitted { since }),
+            Some(judged) if judged < since => Err(Reason::Unadmitted { since }),
+            Some(_) | None => Ok(()),
         }
     }
 

@@ -32,7 +32,8 @@ pub struct CreateVm {
     pub on_no_host: OnNoHost,
     #[serde(default, skip_serializing_if = "Scheduling::is_empty")]
     pub scheduling: Scheduling,
-    /// The revision at which N+1 was judged with it and held, if it was.
+    /// The revision at which N+1 was judged with it and held; 0 if it was not. Absent in entries from before apply
+    /// asked: they mean what they meant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admitted: Option<Revision>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
