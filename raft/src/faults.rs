@@ -8,6 +8,9 @@ use holm_model::planted::{Plant, planted as chosen};
 mod planted {
     use std::sync::atomic::{AtomicBool, Ordering};
 
+    use holm_model::ClusterId;
+
+    use crate::guarded::Guarded;
     use crate::handle::Handle;
     use crate::types::Data;
 
@@ -16,6 +19,9 @@ mod planted {
     static FAIL_SYNC: AtomicBool = AtomicBool::new(false);
     static PANIC_IN_APPLY: AtomicBool = AtomicBool::new(false);
     static PANIC_IN_A_TASK: AtomicBool = AtomicBool::new(false);
+    static BEFORE_GRANT: Guarded<Option<(ClusterId, Work)>> = Guarded::new(None);
+
+    type Work = Box<dyn FnOnce() + Send>;
 
     /// From now on this process flushes without fsync.
     pub fn skip_sync() {
@@ -40,6 +46,11 @@ mod planted {
     /// The task that follows the members panics at its next look.
     pub fn panic_in_a_task() {
         PANIC_IN_A_TASK.store(true, Ordering::Relaxed);
+    }
+
+    /// The next lease to be granted in the cluster of `handle` is held up by `work`, once its round is over.
+    pub fn hold_up_next_grant(handle: &Handle, work: impl FnOnce() + Send + 'static) {
+        *BEFORE_GRANT.lock() = Some((handle.identity().cluster, Box::new(work)));
     }
 
     /// Ends Raft's core by a panic.
@@ -78,17 +89,24 @@ mod planted {
         assert!(!PANIC_IN_APPLY.load(Ordering::Relaxed), "planted in apply");
     }
 
+    pub(crate) fn before_grant(cluster: ClusterId) {
+        let held = BEFORE_GRANT.lock().take_if(|(of, _)| *of == cluster);
+        if let Some((_, work)) = held {
+            work();
+        }
+    }
+
     pub(crate) fn in_a_task() {
         assert!(!PANIC_IN_A_TASK.load(Ordering::Relaxed), "planted in a task");
     }
 }
 
 #[cfg(feature = "planted-faults")]
-pub(crate) use planted::{after_sync, before_apply, in_a_task, keeps_values_whole, skips_sync};
+pub(crate) use planted::{after_sync, before_apply, before_grant, in_a_task, keeps_values_whole, skips_sync};
 #[cfg(feature = "planted-faults")]
 pub use planted::{
-    commit_entry_of_the_future, fail_next_sync, keep_values_whole, panic_in_a_task, panic_in_apply,
-    panic_in_core, skip_sync, stop_abruptly,
+    commit_entry_of_the_future, fail_next_sync, hold_up_next_grant, keep_values_whole, panic_in_a_task,
+    panic_in_apply, panic_in_core, skip_sync, stop_abruptly,
 };
 
 #[cfg(not(feature = "planted-faults"))]
@@ -107,8 +125,10 @@ mod none {
 
     pub(crate) const fn before_apply() {}
 
+    pub(crate) const fn before_grant(_: holm_model::ClusterId) {}
+
     pub(crate) const fn in_a_task() {}
 }
 
 #[cfg(not(feature = "planted-faults"))]
-pub(crate) use none::{after_sync, before_apply, in_a_task, keeps_values_whole, skips_sync};
+pub(crate) use none::{after_sync, before_apply, before_grant, in_a_task, keeps_values_whole, skips_sync};

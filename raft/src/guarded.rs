@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub(crate) struct Guarded<T>(Mutex<T>);
 
 impl<T> Guarded<T> {
-    pub(crate) fn new(value: T) -> Self {
+    pub(crate) const fn new(value: T) -> Self {
         Self(Mutex::new(value))
     }
 

@@ -109,6 +109,7 @@ impl Core {
         if self.wait_applied(read_index, deadline_after(ROUND)).await.is_none() {
             return Err(Refused::Failed("the leader's replica lags".to_owned()));
         }
+        crate::faults::before_grant(self.identity.cluster);
         let mut ledger = self.leases.ledger.lock();
         // Read under the lock: a fence is published before its outcome is known, so a node that is not being fenced
         // any more shows as fenced. A state read before could miss a fence that began and ended meanwhile.

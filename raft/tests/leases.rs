@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use holm_model::cluster_policy::{LEASE_TTL_MS_MIN, MARGIN_MS_MIN};
 use holm_model::command::{FenceNode, SetClusterPolicy};
 use holm_model::{BootId, Command};
-use holm_raft::Handle;
 use holm_raft::leases::{Grant, Heartbeat, HeartbeatAnswer};
+use holm_raft::{Handle, faults};
 use support::{Cluster, PATIENCE, done, eventually, flavor, id, keyed, quick};
 use uuid::Uuid;
 
@@ -103,6 +103,38 @@ async fn a_silent_node_may_be_fenced_when_its_lease_has_ended_and_is_granted_non
     let fenced = node.propose_fence(fence, "test").await.unwrap();
     assert!(done(&fenced.reply), "{:?}", fenced.reply);
     match silent.heartbeat(heartbeat(silent, false), TIMEOUT).await {
+        Ok(HeartbeatAnswer::Refused(why)) => assert!(why.contains("fenced"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_that_was_held_up_while_a_fence_came_and_went_is_none() {
+    let mut cluster = Cluster::new(3, quick()).await;
+    cluster.all_up().await;
+    let leader = cluster.leader().await;
+    let node = cluster.node(leader);
+    let (ttl, margin) = (Some(LEASE_TTL_MS_MIN), Some(MARGIN_MS_MIN));
+    let policy = SetClusterPolicy { lease_ttl_ms: ttl, margin_ms: margin, ..SetClusterPolicy::default() };
+    assert!(done(
+        &node.propose(keyed(node, Command::SetClusterPolicy(policy)), PATIENCE).await.unwrap().reply
+    ));
+    let late = cluster.node((leader + 1) % 3).clone();
+    granted(&late).await;
+    let (go_on, until) = std::sync::mpsc::channel::<()>();
+    faults::hold_up_next_grant(node, move || {
+        tokio::task::block_in_place(|| until.recv().expect("the test goes on"));
+    });
+    let beat = heartbeat(&late, true);
+    let fenced = id(&late);
+    let asked = tokio::spawn(async move { late.heartbeat(beat, PATIENCE).await });
+    eventually("its lease has ended", || node.lease_facts().fenceable.contains(&fenced)).await;
+    let leadership = node.state().state.leadership.unwrap().revision;
+    let committed = node.propose_fence(FenceNode { leadership, node: fenced }, "test").await.unwrap();
+    assert!(done(&committed.reply), "{:?}", committed.reply);
+    go_on.send(()).unwrap();
+    match asked.await.unwrap() {
         Ok(HeartbeatAnswer::Refused(why)) => assert!(why.contains("fenced"), "{why}"),
         other => panic!("{other:?}"),
     }
