@@ -123,9 +123,17 @@ pub fn of_folder(folder: &Path) -> Vec<Process> {
     found
 }
 
+/// Programs that start a daemon elsewhere, and stay until it has ended or become it.
+const WRAPPERS: [&str; 3] = ["nsenter", "unshare", "ip"];
+
 fn names(command: &str, folder: &Path) -> bool {
-    // A shell or an editor that somebody points at the folder is not ours to end.
-    command.split(' ').any(|word| Path::new(word).starts_with(folder)) && command.contains("holmd")
+    let is_daemon = |word: &str| word.rsplit('/').next().is_some_and(|name| name.contains("holmd"));
+    let mut words = command.split(' ');
+    let program = words.next().unwrap_or_default();
+    let wraps = WRAPPERS.iter().any(|wrapper| program.rsplit('/').next() == Some(wrapper));
+    // A shell, an editor or a search that somebody points at the folder is not ours to end.
+    (is_daemon(program) || wraps && words.clone().any(is_daemon))
+        && words.any(|word| Path::new(word).starts_with(folder))
 }
 
 fn touches(pid: i32, folder: &Path) -> bool {
@@ -152,4 +160,20 @@ fn descends_from_shim(pid: i32) -> bool {
         fs::read_link(format!("/proc/{}/exe", parent.pid))
             .is_ok_and(|exe| exe.to_string_lossy().contains("holmd"))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_daemons_are_told_by_what_they_name() {
+        let folder = Path::new("/tmp/holm-a");
+        let ours = |command: &str| names(command, folder);
+        assert!(ours("/x/holmd run --data-dir /tmp/holm-a/n1/data"));
+        assert!(ours("nsenter --net=/run/netns/n /x/holmd run --data-dir /tmp/holm-a/n1/data"));
+        assert!(!ours("/x/holmd run --data-dir /tmp/holm-b/n1/data"));
+        assert!(!ours("du -sh /tmp/holm-a /tmp/holmd.log"));
+        assert!(!ours("tail -f /tmp/holm-a/n1/holmd.log"));
+    }
 }
