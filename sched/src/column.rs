@@ -4,7 +4,7 @@ use holm_model::State;
 
 use crate::host::Host;
 use crate::policy::{Policy, Weighing};
-use crate::weigher::Weigher;
+use crate::weigher::{Range, Weigher, weighted};
 
 /// A weigher that counts somewhere.
 pub struct Column<'p> {
@@ -12,6 +12,7 @@ pub struct Column<'p> {
     multipliers: Multipliers,
 }
 
+/// In thousandths.
 enum Multipliers {
     Same(i64),
     /// By the host's index.
@@ -32,6 +33,24 @@ impl<'p> Column<'p> {
             counts.then_some(Self { weigher: weighing.weigher.as_ref(), multipliers })
         };
         policy.weighers.iter().filter_map(column).collect()
+    }
+
+    /// Adds to the `scores` of `these` hosts what their `raw` weights count.
+    pub fn add(&self, these: &[usize], raw: &[i64], scores: &mut [i64]) {
+        let range = Range::of(raw);
+        if range.is_flat() {
+            return;
+        }
+        let scale = range.scale();
+        let scores = scores.iter_mut().zip(raw);
+        match &self.multipliers {
+            Multipliers::Same(multiplier) => {
+                scores.for_each(|(score, raw)| *score += weighted(*multiplier, scale.normalise(*raw)));
+            }
+            Multipliers::PerHost(each) => scores.zip(these).for_each(|((score, raw), at)| {
+                *score += weighted(each[*at], scale.normalise(*raw));
+            }),
+        }
     }
 
     /// In thousandths.

@@ -33,6 +33,25 @@ pub struct Explanation {
     pub hosts: Vec<HostVerdict>,
 }
 
+impl Explanation {
+    /// The hosts that are as good as the best, by id: the VM's id draws one of them. A VM that is explained before it
+    /// exists gets another id when it is created, so all that can be said of it is that it will be one of these.
+    pub fn equal_best(&self) -> Vec<NodeId> {
+        let score = |host: &HostVerdict| match host.verdict {
+            Verdict::Fits { score_millionths, .. } => Some(score_millionths),
+            Verdict::Refused { .. } => None,
+        };
+        let best = self.hosts.iter().find(|host| Some(host.node) == self.best).and_then(score);
+        let greatest = self.hosts.iter().filter_map(score).max();
+        match best {
+            // It takes the host it was moved to before better ones.
+            Some(_) if best < greatest => self.best.into_iter().collect(),
+            Some(_) => self.hosts.iter().filter(|host| score(host) == best).map(|host| host.node).collect(),
+            None => Vec::new(),
+        }
+    }
+}
+
 /// One host's answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostVerdict {
@@ -111,7 +130,7 @@ pub fn explain(state: &State, policy: &Policy, vm: &Vm) -> Explanation {
 }
 
 /// Explains a VM that does not exist: it is created in a copy of `state`, so a dry run is refused exactly
-/// when the creation would be, quota included.
+/// when the creation would be, quota included. Where it would go is [`Explanation::equal_best`].
 ///
 /// # Errors
 /// The refusal of the creation.

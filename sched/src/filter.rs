@@ -28,4 +28,10 @@ pub trait Filter: Send + Sync {
     fn passes(&self, request: &Request<'_>, host: &Host<'_>) -> bool {
         self.check(request, host).is_ok()
     }
+
+    /// Strikes those out of `left`, indices of `hosts`, that will not do: called through a pointer once a filter,
+    /// not once a host.
+    fn sieve(&self, request: &Request<'_>, hosts: &[Host<'_>], left: &mut Vec<usize>) {
+        left.retain(|at| self.passes(request, &hosts[*at]));
+    }
 }

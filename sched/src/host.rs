@@ -6,9 +6,9 @@ use std::borrow::Cow;
 use holm_model::aggregate::{Aggregate, DEFAULT_ZONE};
 use holm_model::feasible;
 use holm_model::node::Node;
-use holm_model::parts::Parts;
+use holm_model::room::{Free, PartsRoom};
 use holm_model::vm::{Vm, VmStatus};
-use holm_model::{Inventory, NodeId, ResourceClass, Resources, State};
+use holm_model::{NodeId, ResourceClass, Resources, State};
 
 use crate::queue;
 use crate::reserve::Kept;
@@ -18,6 +18,14 @@ use crate::weighers::hypervisor_version;
 #[derive(Clone, Debug)]
 pub struct Host<'a> {
     pub node: &'a Node,
+    id: NodeId,
+    /// `holm_model::feasible::has_status`. This and the next are in the record too, but those of many nodes do not fit
+    /// into the processor's caches: each is read once.
+    pub has_status: bool,
+    /// How many conditions it has.
+    pub conditions: u32,
+    /// Whether it has any taint.
+    pub is_tainted: bool,
     /// Sum of the claims.
     pub claimed: Cow<'a, Resources>,
     /// What they leave.
@@ -31,71 +39,22 @@ pub struct Host<'a> {
     pub vms: u32,
     /// Those of them that are being built: Nova's I/O operations.
     pub building: u32,
-    /// Parts of it that VMs hold for themselves; empty where it offers none.
-    taken: Option<Box<Parts>>,
+    /// Parts of it that VMs may hold for themselves; none where it never offered any.
+    parts: Option<Cow<'a, PartsRoom>>,
     /// Number of its hypervisor's version.
     pub version: i64,
     /// For a VM that has long waited.
     pub kept: Option<Box<Kept<'a>>>,
 }
 
-/// Capacity less claims of the classes every VM asks for, worked out once: these are read for every VM.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Free {
-    pub vcpus: i64,
-    pub memory_mib: i64,
-    pub disk_gib: i64,
-    /// Whether any amount of these may be claimed: no least or greatest amount, no steps.
-    any_amount: bool,
-}
-
-impl Free {
-    /// One walk over each map: they are small, and look-ups in them are most of what a decision reads.
-    fn of(node: &Node, claimed: &Resources) -> Self {
-        let mut free = Self { vcpus: 0, memory_mib: 0, disk_gib: 0, any_amount: true };
-        let mut claims = claimed.0.iter().peekable();
-        // Both are in the order of their classes.
-        for (class, inventory) in &node.inventory {
-            let Some(amount) = free.amount(class) else { break };
-            while claims.next_if(|(other, _)| *other < class).is_some() {}
-            let claimed = claims.next_if(|(other, _)| *other == class).map_or(0, |(_, amount)| *amount);
-            *amount = clamp(inventory.capacity()).saturating_sub(clamp(claimed));
-            let Inventory { min_unit, max_unit, step_size, .. } = inventory;
-            free.any_amount &= (*min_unit, *max_unit, *step_size) == (1, u64::MAX, 1);
-        }
-        free
-    }
-
-    /// None for custom classes, which come last.
-    fn amount(&mut self, class: &ResourceClass) -> Option<&mut i64> {
-        match class {
-            ResourceClass::Vcpu => Some(&mut self.vcpus),
-            ResourceClass::MemoryMb => Some(&mut self.memory_mib),
-            ResourceClass::DiskGb => Some(&mut self.disk_gib),
-            ResourceClass::Custom(_) => None,
-        }
-    }
-
-    /// Whether so much is free, where three numbers can tell; the rule itself is
-    /// `holm_model::feasible::has_capacity`, and this its answer.
-    pub fn has(&self, wanted: &Wanted) -> Option<bool> {
-        let within = |wanted: i64, free: i64| wanted == 0 || wanted <= free;
-        (self.any_amount && wanted.nothing_else).then(|| {
-            within(wanted.vcpus, self.vcpus)
-                && within(wanted.memory_mib, self.memory_mib)
-                && within(wanted.disk_gib, self.disk_gib)
-        })
-    }
-}
-
 /// A claim in the classes of [`Free`].
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Wanted {
     vcpus: i64,
     memory_mib: i64,
     disk_gib: i64,
-    /// Whether it has no other class.
-    nothing_else: bool,
+    /// The other classes.
+    custom: Resources,
 }
 
 impl Wanted {
@@ -104,9 +63,32 @@ impl Wanted {
             vcpus: clamp(claim.get(&ResourceClass::Vcpu)),
             memory_mib: clamp(claim.get(&ResourceClass::MemoryMb)),
             disk_gib: clamp(claim.get(&ResourceClass::DiskGb)),
-            nothing_else: !claim.0.keys().any(|class| matches!(class, ResourceClass::Custom(_))),
+            custom: claim
+                .0
+                .iter()
+                .filter(|(class, _)| is_custom(class))
+                .map(|(c, n)| (c.clone(), *n))
+                .collect(),
         }
     }
+
+    /// Whether `host` has so much free; none where numbers alone cannot tell. The rule itself is
+    /// `holm_model::feasible::has_capacity`, and this its answer.
+    pub fn fits(&self, host: &Host<'_>) -> Option<bool> {
+        let free = &host.free;
+        let within = |wanted: i64, free: i64| wanted == 0 || wanted <= free;
+        (!free.in_units).then(|| {
+            within(self.vcpus, free.vcpus)
+                && within(self.memory_mib, free.memory_mib)
+                && within(self.disk_gib, free.disk_gib)
+                && (self.custom.0.is_empty()
+                    || feasible::has_capacity(host.node, &host.claimed, &self.custom))
+        })
+    }
+}
+
+fn is_custom(class: &ResourceClass) -> bool {
+    matches!(class, ResourceClass::Custom(_))
 }
 
 fn clamp(amount: u64) -> i64 {
@@ -132,9 +114,10 @@ impl<'a> Host<'a> {
         }
         for aggregate in state.aggregates.values() {
             at = 0;
+            let zone = aggregate.zone();
             for node in &aggregate.nodes {
                 if let Some(host) = advance(&mut hosts, &mut at, *node) {
-                    host.join(aggregate);
+                    host.join(aggregate, zone);
                 }
             }
         }
@@ -147,33 +130,35 @@ impl<'a> Host<'a> {
                 last = (version, hypervisor_version::number(version));
             }
             host.version = last.1;
-            if !report.offer.is_empty() {
-                host.taken = Some(Box::new(feasible::parts_taken(state, host.node.id)));
-            }
         }
         keep(&mut hosts, state);
         hosts
     }
 
     fn bare(node: &'a Node) -> Self {
+        let conditions = if node.is_well() { 0 } else { node.conditions().count() };
         Self {
             node,
+            id: node.id,
+            has_status: feasible::has_status(node),
+            conditions: u32::try_from(conditions).unwrap_or(u32::MAX),
+            is_tainted: !node.taints.is_empty(),
             claimed: Cow::Borrowed(&node.allocated),
-            free: Free::of(node, &node.allocated),
+            free: node.room.free,
             zone: DEFAULT_ZONE,
             first_aggregate: None,
             more_aggregates: Vec::new(),
             vms: 0,
             building: 0,
-            taken: None,
+            parts: (!node.offer().is_empty()).then_some(Cow::Borrowed(&node.room.parts)),
             version: 0,
             kept: None,
         }
     }
 
-    fn join(&mut self, aggregate: &'a Aggregate) {
-        let has_zone = self.aggregates().any(|aggregate| aggregate.zone().is_some());
-        if let Some(zone) = aggregate.zone().filter(|_| !has_zone) {
+    /// Enters an aggregate, whose zone counts if none before gave one.
+    fn join(&mut self, aggregate: &'a Aggregate, zone: Option<&'a str>) {
+        if let Some(zone) = zone.filter(|_| self.aggregates().all(|other| other.zone().is_none())) {
             self.zone = zone;
         }
         match self.first_aggregate {
@@ -187,7 +172,7 @@ impl<'a> Host<'a> {
     }
 
     pub fn id(&self) -> NodeId {
-        self.node.id
+        self.id
     }
 
     /// A VM is placed here.
@@ -203,31 +188,34 @@ impl<'a> Host<'a> {
 
     /// The VM that was placed here takes the parts it asks for.
     pub fn take_parts(&mut self, vm: &Vm) {
-        let Some(taken) = &mut self.taken else { return };
-        if let Ok(parts) = feasible::parts_for(self.node, taken, vm) {
-            taken.add(&parts);
+        let Some(room) = &mut self.parts else { return };
+        if let Ok(parts) = feasible::parts_for(self.node, room, vm)
+            && !parts.is_empty()
+        {
+            room.to_mut().take(&parts, self.node.offer());
         }
     }
 
-    /// Parts of it that VMs hold for themselves.
-    pub fn taken(&self) -> Cow<'_, Parts> {
-        self.taken.as_deref().map_or_else(Cow::default, Cow::Borrowed)
+    /// Parts of it that VMs may hold for themselves.
+    pub fn parts(&self) -> Cow<'_, PartsRoom> {
+        self.parts.as_deref().map_or_else(Cow::default, Cow::Borrowed)
     }
 
     /// None holds any.
     pub(crate) fn free_parts(&mut self) {
-        self.taken = self.taken.take().map(|_| Box::default());
+        let mut room = PartsRoom::default();
+        room.recount(self.node.offer());
+        self.parts = self.parts.take().map(|_| Cow::Owned(room));
     }
 
     /// PCI devices that no VM holds.
-    pub fn free_devices(&self) -> usize {
-        let (Some(taken), Some(report)) = (&self.taken, &self.node.report) else { return 0 };
-        report.offer.devices.keys().filter(|device| !taken.devices.contains(*device)).count()
+    pub fn free_devices(&self) -> u64 {
+        self.parts.as_ref().map_or(0, |room| room.free_devices())
     }
 
     /// What is free has to be worked out anew.
     pub(crate) fn recount(&mut self) {
-        self.free = Free::of(self.node, &self.claimed);
+        self.free = Free::of(&self.node.inventory, &self.claimed);
     }
 
     /// From now on, what is kept here is kept from those behind its holder.
@@ -241,7 +229,9 @@ impl<'a> Host<'a> {
     pub fn without(&mut self, vm: &Vm) {
         let Some(claim) = vm.claim.as_ref().filter(|claim| claim.node == self.node.id) else { return };
         self.claimed.to_mut().sub(&claim.resources);
-        self.taken.iter_mut().for_each(|taken| taken.sub(&claim.parts));
+        if let Some(room) = &mut self.parts {
+            room.to_mut().give_back(&claim.parts, self.node.offer());
+        }
         self.recount();
         self.vms = self.vms.saturating_sub(1);
         self.building = self.building.saturating_sub(u32::from(vm.status == VmStatus::Build));
@@ -251,7 +241,9 @@ impl<'a> Host<'a> {
     pub fn put_back(&mut self, vm: &Vm) {
         let Some(claim) = vm.claim.as_ref().filter(|claim| claim.node == self.node.id) else { return };
         self.claimed.to_mut().add(&claim.resources);
-        self.taken.iter_mut().for_each(|taken| taken.add(&claim.parts));
+        if let Some(room) = &mut self.parts {
+            room.to_mut().take(&claim.parts, self.node.offer());
+        }
         self.recount();
         self.vms += 1;
         self.building += u32::from(vm.status == VmStatus::Build);
@@ -281,8 +273,8 @@ fn keep<'a>(hosts: &mut [Host<'a>], state: &'a State) {
 }
 
 fn advance<'h, 'a>(hosts: &'h mut [Host<'a>], at: &mut usize, node: NodeId) -> Option<&'h mut Host<'a>> {
-    while hosts.get(*at)?.node.id < node {
+    while hosts.get(*at)?.id < node {
         *at += 1;
     }
-    hosts.get_mut(*at).filter(|host| host.node.id == node)
+    hosts.get_mut(*at).filter(|host| host.id == node)
 }

@@ -1,8 +1,9 @@
 //! Copies of the state in which VMs are elsewhere: what predictions are made on. They hold as far as decisions
 //! read: claims, where VMs are, who waits. They are never applied to and never leave this crate.
 
-use holm_model::feasible::{claim_of, parts_for, parts_taken};
+use holm_model::feasible::{claim_of, parts_for};
 use holm_model::node::Node;
+use holm_model::parts::Parts;
 use holm_model::vm::{Claim, Vm, VmStatus};
 use holm_model::{Epoch, NodeId, State, VmId};
 
@@ -22,7 +23,7 @@ pub fn change(state: &mut State, nodes: &[NodeId], how: impl Fn(&mut Node)) {
 pub fn displace(state: &mut State, vm: &Vm) {
     let Some(claim) = &vm.claim else { return };
     if let Some(node) = state.nodes.get_mut(&claim.node) {
-        node.allocated.sub(&claim.resources);
+        node.end_claim(&claim.resources, &claim.parts);
     }
     if let Some(vms) = state.vms_by_node.get_mut(&claim.node) {
         vms.remove(&vm.id);
@@ -49,11 +50,10 @@ pub fn settle(state: &mut State) {
 pub fn place(state: &mut State, vm: VmId, node: NodeId) {
     let Some(mut vm) = state.vms.get(&vm).cloned() else { return };
     let resources = claim_of(&vm.spec);
-    let host = state.nodes.get(&node);
-    let parts =
-        host.and_then(|host| parts_for(host, &parts_taken(state, node), &vm).ok()).unwrap_or_default();
+    let mut parts = Parts::default();
     if let Some(record) = state.nodes.get_mut(&node) {
-        record.allocated.add(&resources);
+        parts = parts_for(record, &record.room.parts, &vm).unwrap_or_default();
+        record.add_claim(&resources, &parts);
     }
     let (epoch, availability) = (Epoch(state.revision), vm.spec.availability);
     vm.claim = Some(Claim { node, epoch, resources, parts, availability });

@@ -41,7 +41,7 @@ impl Policy {
             filters::by_name(name, policy).unwrap_or_else(|| Box::new(Unknown { filter: name.clone() }))
         };
         let weighing = |weigher: Box<dyn Weigher>| Weighing {
-            multiplier_thousandths: policy.multiplier(weigher.name()),
+            multiplier_thousandths: policy.multiplier(weigher.name()).clamp(-MULTIPLIER_MAX, MULTIPLIER_MAX),
             key: format!("{}_weight_multiplier", snake_case(weigher.name())),
             weigher,
         };
@@ -56,6 +56,15 @@ impl Policy {
     pub fn multiplier_thousandths(&self, weigher: &str) -> i64 {
         let named = self.weighers.iter().find(|weighing| weighing.weigher.name() == weigher);
         named.map_or(0, Weighing::default_multiplier_thousandths)
+    }
+
+    /// The filters that could refuse `request` some host, in order.
+    pub fn applying(&self, request: &Request<'_>) -> Vec<&dyn Filter> {
+        self.filters
+            .iter()
+            .map(AsRef::as_ref)
+            .filter(|filter: &&dyn Filter| filter.applies(request))
+            .collect()
     }
 
     /// Whether every filter passes.

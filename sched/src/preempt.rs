@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::host::Host;
 use crate::policy::Policy;
-use crate::request::Request;
+use crate::request::{Request, same_shape};
 use crate::shape::draw;
 
 /// Who would leave which node.
@@ -34,22 +34,22 @@ type Rank = (i32, usize, u64, Reverse<u64>);
 pub fn choose<'a>(
     state: &State,
     policy: &Policy,
-    waiting: impl Iterator<Item = Request<'a>>,
+    waiting: &[&'a Vm],
+    request: impl Fn(&'a Vm) -> Request<'a>,
     hosts: &[&Host<'_>],
 ) -> Option<(VmId, Eviction)> {
     if !state.scheduler.preemption {
         return None;
     }
-    let mut hopeless: Vec<Request<'a>> = Vec::new();
-    for request in waiting {
-        let vm = request.vm;
+    let mut hopeless: Vec<&Vm> = Vec::new();
+    for vm in waiting.iter().copied() {
         let waits = vm.spec.on_no_host == OnNoHost::Queue || vm.recovery.failing_over;
-        if !waits || hopeless.iter().any(|other| other.same_shape(vm)) || is_under_way(state, vm) {
+        if !waits || hopeless.iter().any(|other| same_shape(other, vm)) || is_under_way(state, vm) {
             continue;
         }
-        match best(state, policy, &request, hosts) {
+        match best(state, policy, &request(vm), hosts) {
             Some(eviction) => return Some((vm.id, eviction)),
-            None => hopeless.push(request),
+            None => hopeless.push(vm),
         }
     }
     None

@@ -3,9 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use holm_model::feasible::{self, Members};
+use holm_model::feasible::{self, Members, Refusal};
 use holm_model::group::ServerGroup;
 use holm_model::image::Image;
+use holm_model::parts;
 use holm_model::vm::Vm;
 use holm_model::{NodeId, Resources, State, VmId};
 
@@ -24,6 +25,8 @@ pub struct Request<'a> {
     pub claim: Resources,
     /// The same, ready to be compared.
     pub wanted: Wanted,
+    /// Parts that it asks for, or why that cannot be read; none where it asks for none.
+    pub parts: Option<Result<parts::Wanted, Refusal>>,
     pub image: Option<&'a Image>,
     /// What it boots from, image and kernel.
     pub boots_from: Vec<Held>,
@@ -120,6 +123,7 @@ impl<'a> Request<'a> {
             vm,
             wanted: Wanted::of(&claim),
             claim,
+            parts: parts::asks(spec).then(|| parts::Wanted::of(spec)),
             image: state.images.get(&spec.image),
             boots_from: std::iter::once(&spec.image)
                 .chain(&spec.kernel)

@@ -18,7 +18,7 @@ use holm_model::{NodeId, ResourceClass, Resources, State, Timestamp, VmId};
 use crate::host::Host;
 use crate::policy::Policy;
 use crate::queue;
-use crate::request::Request;
+use crate::request::{Request, same_shape};
 use crate::shape::draw;
 
 /// What is kept of one host.
@@ -81,7 +81,8 @@ pub fn choose<'a>(
     policy: &Policy,
     hosts: &[Host<'a>],
     withheld: &BTreeSet<NodeId>,
-    waiting: Vec<Request<'a>>,
+    waiting: &[&'a Vm],
+    request: impl Fn(&'a Vm) -> Request<'a>,
     now: Timestamp,
 ) -> BTreeMap<VmId, NodeId> {
     let mut kept = BTreeMap::new();
@@ -89,37 +90,37 @@ pub fn choose<'a>(
     let waits = |vm: &Vm| vm.spec.on_no_host == OnNoHost::Queue || vm.recovery.failing_over;
     let emptied_for = |vm: &Vm| vm.reserved.as_ref().is_some_and(|reserved| !reserved.evicted.is_empty());
     let asks = |vm: &Vm| policy.reserve_after_ms > 0 && (vm.reserved.is_some() || long(vm) && waits(vm));
-    let waiting = waiting.into_iter().filter(|request| asks(request.vm) || emptied_for(request.vm));
+    let waiting = waiting.iter().copied().filter(|vm| asks(vm) || emptied_for(vm));
     // Those that have one go first: it does not wander while it could still do.
-    let (holders, others): (Vec<_>, Vec<_>) = waiting.partition(|request| request.vm.reserved.is_some());
+    let (holders, others): (Vec<&Vm>, Vec<&Vm>) = waiting.partition(|vm| vm.reserved.is_some());
     if holders.is_empty() && others.is_empty() {
         return kept;
     }
     let empty: Vec<Host<'_>> = hosts.iter().map(Host::emptied).collect();
     let mut without = Vec::new();
-    for request in holders {
-        let mut same =
-            empty.iter().filter(|host| request.vm.reserved.as_ref().is_some_and(|r| r.node == host.id()));
-        match same.find(|host| policy.passes(&request, host)) {
-            Some(host) => _ = kept.insert(request.vm.id, host.id()),
-            None => without.push(request),
+    for vm in holders {
+        let mut same = empty.iter().filter(|host| vm.reserved.as_ref().is_some_and(|r| r.node == host.id()));
+        match same.find(|host| policy.passes(&request(vm), host)) {
+            Some(host) => _ = kept.insert(vm.id, host.id()),
+            None => without.push(vm),
         }
     }
-    let mut hopeless: Vec<Request<'_>> = Vec::new();
-    for request in without.into_iter().chain(others) {
+    let mut hopeless: Vec<&Vm> = Vec::new();
+    for vm in without.into_iter().chain(others) {
         if kept.len() >= reservations_max(hosts.len()) {
             break;
         }
-        if hopeless.iter().any(|other| other.same_shape(request.vm)) {
+        if hopeless.iter().any(|other| same_shape(other, vm)) {
             continue;
         }
+        let request = request(vm);
         let taken: BTreeSet<NodeId> = kept.values().copied().chain(withheld.iter().copied()).collect();
         let candidates = hosts.iter().zip(&empty).filter(|(_, empty)| !taken.contains(&empty.id()));
         let could_do = candidates.filter(|(_, empty)| policy.passes(&request, empty));
-        let rank = |host: &Host<'_>| (lacks(host, &request.claim), !draw(request.vm.id, host.id()));
+        let rank = |host: &Host<'_>| (lacks(host, &request.claim), !draw(vm.id, host.id()));
         match could_do.map(|(host, _)| (rank(host), host.id())).min() {
-            Some((_, node)) => _ = kept.insert(request.vm.id, node),
-            None => hopeless.push(request),
+            Some((_, node)) => _ = kept.insert(vm.id, node),
+            None => hopeless.push(vm),
         }
     }
     kept

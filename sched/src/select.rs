@@ -23,6 +23,18 @@ use crate::shape::{Chosen, Shape};
 /// Shapes whose verdicts are kept; the longest unused gives way.
 const SHAPES_MAX: usize = 8;
 
+/// Most hosts whose words are recorded; `explain` has those of all.
+pub const REASONS_MAX: usize = 32;
+
+/// Why a VM fits nowhere.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reasons {
+    /// Hosts by the filter that refuses them.
+    pub counts: BTreeMap<String, u32>,
+    /// By host, [`REASONS_MAX`] at most.
+    pub refusals: Vec<HostReason>,
+}
+
 /// Hosts with the claims of the VMs placed so far.
 pub struct Batch<'a> {
     state: &'a State,
@@ -87,6 +99,36 @@ impl<'a> Batch<'a> {
         self.shapes.clear();
     }
 
+    /// Why hosts refuse `vm` as things stand in the batch: how many each filter does, and the words of some hosts, those
+    /// of every filter among them. What a full record would hold is as long as the cluster is large.
+    pub fn reasons(&self, vm: &'a Vm) -> Reasons {
+        let request = self.request(vm);
+        let filters = self.policy.applying(&request);
+        let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
+        let (mut first, mut others) = (Vec::new(), Vec::new());
+        for host in &self.hosts {
+            let Some(filter) = filters.iter().find(|filter| !filter.passes(&request, host)) else { continue };
+            let count = counts.entry(filter.name()).or_default();
+            *count += 1;
+            if *count == 1 {
+                first.push((host, filter));
+            } else if others.len() < REASONS_MAX {
+                others.push((host, filter));
+            }
+        }
+        let mut worded: Vec<_> = first.into_iter().chain(others).take(REASONS_MAX).collect();
+        worded.sort_by_key(|(host, _)| host.id());
+        let words = worded.into_iter().filter_map(|(host, filter)| {
+            let message = filter.check(&request, host).err()?;
+            Some(HostReason { node: host.id(), by: filter.name().to_owned(), message })
+        });
+        let refusals = words.collect();
+        Reasons {
+            counts: counts.into_iter().map(|(name, count)| (name.to_owned(), count)).collect(),
+            refusals,
+        }
+    }
+
     /// Why each host refuses `vm` as things stand in the batch; empty for hosts that fit.
     pub fn refusals(&self, vm: &'a Vm) -> Vec<HostReason> {
         let request = self.request(vm);
@@ -115,14 +157,13 @@ impl<'a> Batch<'a> {
     /// The hosts to keep for those of `vms`, in the order of the queue, that fit nowhere at `now`.
     pub fn reservations(&self, vms: &[&'a Vm], now: Timestamp) -> BTreeMap<VmId, NodeId> {
         let withheld = self.withheld.iter().map(|at| self.hosts[*at].id()).collect();
-        let waiting = vms.iter().map(|vm| self.request(vm)).collect();
-        reserve::choose(self.policy, &self.hosts, &withheld, waiting, now)
+        reserve::choose(self.policy, &self.hosts, &withheld, vms, |vm| self.request(vm), now)
     }
 
     /// Whom to evict for the first of `vms`, in the order of the queue, that fits nowhere and would then.
     pub fn eviction(&self, vms: &[&'a Vm]) -> Option<(VmId, Eviction)> {
         let offered: Vec<&Host<'_>> = self.offered.iter().map(|at| &self.hosts[*at]).collect();
-        preempt::choose(self.state, self.policy, vms.iter().map(|vm| self.request(vm)), &offered)
+        preempt::choose(self.state, self.policy, vms, |vm| self.request(vm), &offered)
     }
 
     fn request(&self, vm: &'a Vm) -> Request<'a> {
@@ -164,17 +205,17 @@ impl<'a> Batch<'a> {
             None => {
                 let request = self.request(vm);
                 self.shapes.truncate(SHAPES_MAX - 1);
-                let shape = Shape::new(self.policy, &self.columns, self.hosts.len(), request);
+                let shape = Shape::new(self.policy, &self.columns, request);
                 self.shapes.push_front(shape);
             }
         }
         let shape = &mut self.shapes[0];
-        let stale = match shape.seen {
-            Some(seen) => &self.changes[seen..],
-            None => &self.offered,
-        };
-        for host in stale {
-            shape.ask(&self.columns, &self.hosts, *host);
+        match shape.seen {
+            None => shape.ask_all(&self.columns, &self.hosts, &self.offered),
+            Some(seen) => {
+                let stale = self.changes[seen..].iter();
+                stale.for_each(|host| shape.ask(&self.columns, &self.hosts, *host));
+            }
         }
         shape.seen = Some(self.changes.len());
     }

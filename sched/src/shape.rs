@@ -8,7 +8,6 @@ use crate::filter::Filter;
 use crate::host::Host;
 use crate::policy::Policy;
 use crate::request::Request;
-use crate::weigher::{Range, weighted};
 
 /// A host for a VM, and how it came out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +19,7 @@ pub struct Chosen {
     pub scores: Vec<Score>,
 }
 
-/// Verdicts and raw weights, by the hosts' indices.
+/// Verdicts and raw weights for VMs of one shape.
 pub(crate) struct Shape<'a> {
     pub request: Request<'a>,
     /// How much of the batch's changes is taken in; none while no host was asked.
@@ -28,49 +27,67 @@ pub(crate) struct Shape<'a> {
     filters: Vec<&'a dyn Filter>,
     /// Indices of the columns that tell hosts apart.
     columns: Vec<usize>,
-    passed: Vec<bool>,
-    /// Column by column; those of refused hosts are stale.
-    raw: Vec<i64>,
+    /// Indices of the hosts that passed, ascending.
+    passing: Vec<usize>,
+    /// Column by column, in the order of `passing`.
+    raw: Vec<Vec<i64>>,
+    /// Memory for scores, in the same order.
+    scores: Vec<i64>,
 }
 
 /// A host that passed: whether the VM was moved there, its score, its draw, its index. The greatest is best.
 type Candidate = (bool, i64, u64, usize);
 
 impl<'a> Shape<'a> {
-    pub fn new(policy: &'a Policy, columns: &[Column<'_>], hosts: usize, request: Request<'a>) -> Self {
-        let filters = policy.filters.iter().map(AsRef::as_ref);
-        let filters = filters.filter(|filter: &&dyn Filter| filter.applies(&request)).collect();
+    pub fn new(policy: &'a Policy, columns: &[Column<'_>], request: Request<'a>) -> Self {
+        let filters = policy.applying(&request);
         let applies = |column: &usize| columns[*column].weigher.applies(&request);
-        let columns: Vec<usize> = (0..columns.len()).filter(applies).collect();
-        let raw = vec![0; hosts * columns.len()];
-        Self { request, seen: None, filters, columns, passed: vec![false; hosts], raw }
+        let columns = (0..columns.len()).filter(applies).collect();
+        let (passing, raw, scores) = (Vec::new(), Vec::new(), Vec::new());
+        Self { request, seen: None, filters, columns, passing, raw, scores }
     }
 
-    /// Asks filters and weighers about one host again.
+    /// Asks filters and weighers about the `offered` hosts.
+    pub fn ask_all(&mut self, columns: &[Column<'_>], hosts: &[Host<'_>], offered: &[usize]) {
+        self.passing.clear();
+        self.passing.extend(offered);
+        self.filters.iter().for_each(|filter| filter.sieve(&self.request, hosts, &mut self.passing));
+        let weigh = |column: &usize| columns[*column].weigher.weigh_all(&self.request, hosts, &self.passing);
+        self.raw = self.columns.iter().map(weigh).collect();
+    }
+
+    /// Asks them about one host again.
     pub fn ask(&mut self, columns: &[Column<'_>], hosts: &[Host<'_>], at: usize) {
         let host = &hosts[at];
-        self.passed[at] = self.filters.iter().all(|filter| filter.passes(&self.request, host));
-        if self.passed[at] {
-            for (place, column) in self.columns.iter().enumerate() {
-                self.raw[place * hosts.len() + at] = columns[*column].weigher.weigh(&self.request, host);
+        let passes = self.filters.iter().all(|filter| filter.passes(&self.request, host));
+        let weights = self.columns.iter().map(|column| columns[*column].weigher.weigh(&self.request, host));
+        let raw = self.raw.iter_mut().zip(weights);
+        match (self.passing.binary_search(&at), passes) {
+            (Ok(place), true) => raw.for_each(|(raw, weight)| raw[place] = weight),
+            (Ok(place), false) => {
+                self.passing.remove(place);
+                raw.for_each(|(raw, _)| _ = raw.remove(place));
             }
+            (Err(place), true) => {
+                self.passing.insert(place, at);
+                raw.for_each(|(raw, weight)| raw.insert(place, weight));
+            }
+            (Err(_), false) => {}
         }
     }
 
     /// The host with the greatest score; among equals, the one the VM's id draws. Before all, the one it was moved to.
-    pub fn best(&self, columns: &[Column<'_>], hosts: &[Host<'_>], vm: &Vm) -> Option<(usize, Chosen)> {
+    pub fn best(&mut self, columns: &[Column<'_>], hosts: &[Host<'_>], vm: &Vm) -> Option<(usize, Chosen)> {
+        self.score(columns);
         let move_to = vm.recovery.move_to;
-        let passing: Vec<usize> =
-            self.passed.iter().enumerate().filter(|(_, passed)| **passed).map(|(at, _)| at).collect();
-        let scores = self.scores(columns, hosts.len(), &passing);
         let mut best: Vec<Candidate> = Vec::with_capacity(RUNNERS_UP_MAX + 2);
-        for (at, score) in passing.iter().zip(scores) {
+        for (at, score) in self.passing.iter().zip(&self.scores) {
             let full = best.len() > RUNNERS_UP_MAX;
-            let preferred = move_to.is_some_and(|node| node == hosts[*at].id());
-            if full && !preferred && best.last().is_some_and(|(_, least, ..)| score < *least) {
+            if full && move_to.is_none() && best.last().is_some_and(|(_, least, ..)| score < least) {
                 continue;
             }
-            let candidate = (preferred, score, draw(vm.id, hosts[*at].id()), *at);
+            let node = hosts[*at].id();
+            let candidate = (move_to == Some(node), *score, draw(vm.id, node), *at);
             let place = best.partition_point(|better| *better > candidate);
             best.insert(place, candidate);
             best.truncate(RUNNERS_UP_MAX + 1);
@@ -80,26 +97,16 @@ impl<'a> Shape<'a> {
             .iter()
             .map(|(_, score, _, at)| Score { node: hosts[*at].id(), score_millionths: *score })
             .collect();
-        let candidates = u32::try_from(passing.len()).unwrap_or(u32::MAX);
+        let candidates = u32::try_from(self.passing.len()).unwrap_or(u32::MAX);
         Some((at, Chosen { node: hosts[at].id(), candidates, scores }))
     }
 
-    fn scores(&self, columns: &[Column<'_>], hosts: usize, passing: &[usize]) -> Vec<i64> {
-        let mut scores = vec![0i64; passing.len()];
-        for (place, column) in self.columns.iter().enumerate() {
-            let (raw, column) = (&self.raw[place * hosts..(place + 1) * hosts], &columns[*column]);
-            let mut range = Range::EMPTY;
-            passing.iter().for_each(|at| range.include(raw[*at]));
-            if range.is_flat() {
-                continue;
-            }
-            let scale = range.scale();
-            for (score, at) in scores.iter_mut().zip(passing) {
-                let part = weighted(column.multiplier(*at), scale.normalise(raw[*at]));
-                *score = score.saturating_add(part);
-            }
+    fn score(&mut self, columns: &[Column<'_>]) {
+        self.scores.clear();
+        self.scores.resize(self.passing.len(), 0);
+        for (column, raw) in self.columns.iter().zip(&self.raw) {
+            columns[*column].add(&self.passing, raw, &mut self.scores);
         }
-        scores
     }
 }
 

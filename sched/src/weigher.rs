@@ -26,6 +26,11 @@ pub trait Weigher: Send + Sync {
 
     /// The raw weight, in any unit; more is better, unless it counts against the host.
     fn weigh(&self, request: &Request<'_>, host: &Host<'_>) -> i64;
+
+    /// Those of `these`, indices of `hosts`, in their order: called through a pointer once a weigher, not once a host.
+    fn weigh_all(&self, request: &Request<'_>, hosts: &[Host<'_>], these: &[usize]) -> Vec<i64> {
+        these.iter().map(|at| self.weigh(request, &hosts[*at])).collect()
+    }
 }
 
 /// The range of one weigher's raw weights over the hosts that passed.
@@ -38,6 +43,10 @@ pub struct Range {
 impl Range {
     /// The range of nothing yet.
     pub const EMPTY: Self = Self { min: i64::MAX, max: i64::MIN };
+
+    pub fn of(raw: &[i64]) -> Self {
+        raw.iter().fold(Self::EMPTY, |range, raw| Self { min: range.min.min(*raw), max: range.max.max(*raw) })
+    }
 
     #[inline]
     pub fn include(&mut self, raw: i64) {
@@ -52,51 +61,54 @@ impl Range {
 
     /// What brings raw weights of this range between 0 and [`ONE`].
     pub fn scale(self) -> Scale {
-        let span = self.max.checked_sub(self.min).and_then(|span| u64::try_from(span).ok());
-        let reciprocal = span.and_then(|span| u64::MAX.checked_div(span)).unwrap_or(0);
-        Scale { range: self, span: span.unwrap_or(0), reciprocal }
+        let span = self.max.abs_diff(self.min);
+        let reciprocal = if self.is_flat() || span > SPAN_MAX { 0 } else { u64::MAX / span };
+        Scale { range: self, span, reciprocal }
     }
 }
 
+/// Spans up to here are scaled in narrow integers.
+const SPAN_MAX: u64 = u64::MAX / ONE as u64;
+
 /// Divides by one span for many hosts: a multiplication by its reciprocal and a correction, exact, since a
-/// division per host and weigher is most of what a decision costs.
+/// division per host and weigher would be most of what a decision costs.
 #[derive(Clone, Copy, Debug)]
 pub struct Scale {
     range: Range,
-    /// 0 where it is wider than an `i64`.
     span: u64,
+    /// 0 where the range is flat, or too wide.
     reciprocal: u64,
 }
 
 impl Scale {
-    /// `raw` between 0 and [`ONE`], rounded down; 0 when all hosts weigh the same.
+    /// `raw`, which is within the range, between 0 and [`ONE`], rounded down; 0 when all hosts weigh the same.
     #[inline]
     pub fn normalise(&self, raw: i64) -> i64 {
+        if self.reciprocal == 0 {
+            return self.normalise_wide(raw);
+        }
+        let scaled = raw.abs_diff(self.range.min) * ONE as u64;
+        // Never too great, and too small by one at most: the reciprocal is rounded down.
+        let quotient = ((u128::from(scaled) * u128::from(self.reciprocal)) >> 64) as u64;
+        (quotient + u64::from(scaled - quotient * self.span >= self.span)) as i64
+    }
+
+    /// The same formula in wide integers.
+    #[cold]
+    fn normalise_wide(&self, raw: i64) -> i64 {
         if self.range.is_flat() {
             return 0;
         }
-        let Range { min, max } = self.range;
-        let offset = raw.checked_sub(min).and_then(|offset| offset.checked_mul(ONE));
-        match offset.and_then(|scaled| u64::try_from(scaled).ok()) {
-            Some(scaled) if self.span > 0 => {
-                // Never too great, and too small by one at most: the reciprocal is rounded down.
-                let high = (u128::from(scaled) * u128::from(self.reciprocal)) >> 64;
-                let quotient = high as u64;
-                let rest = scaled - quotient * self.span;
-                (quotient + u64::from(rest >= self.span)) as i64
-            }
-            _ => {
-                // Wider than an i64: the same formula in wide integers.
-                let (span, offset) = (i128::from(max) - i128::from(min), i128::from(raw) - i128::from(min));
-                i64::try_from(offset * i128::from(ONE) / span).unwrap_or(ONE)
-            }
-        }
+        let offset = u128::from(raw.abs_diff(self.range.min));
+        i64::try_from(offset * ONE as u128 / u128::from(self.span)).unwrap_or(ONE)
     }
 }
 
-/// A normalised weight times its multiplier, in millionths.
+/// A normalised weight times its multiplier, in millionths. Far from overflow: a multiplier is
+/// `holm_model::policy::MULTIPLIER_MAX` at most.
+#[inline]
 pub fn weighted(multiplier_thousandths: i64, normalised: i64) -> i64 {
-    multiplier_thousandths.saturating_mul(normalised) / 1000
+    multiplier_thousandths * normalised / 1000
 }
 
 #[cfg(test)]

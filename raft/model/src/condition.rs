@@ -33,8 +33,16 @@ impl Node {
         reported.chain(&self.findings).map(|(name, condition)| (name.as_str(), condition))
     }
 
+    /// Whether nothing is known to be wrong with it.
+    pub fn is_well(&self) -> bool {
+        self.findings.is_empty() && self.report.as_ref().is_none_or(|report| report.conditions.is_empty())
+    }
+
     /// The first condition that keeps new VMs away.
     pub fn refusing_condition(&self) -> Option<(&str, &Condition)> {
+        if self.is_well() {
+            return None;
+        }
         self.conditions().find(|(name, _)| REFUSING.contains(name))
     }
 

@@ -1,12 +1,15 @@
 //! The hard rules of placement, in one place: the scheduler's filters and apply ask the same functions,
 //! so they can never disagree for ever.
 
+use std::collections::BTreeMap;
+
 use crate::cluster_policy::FAILOVER_NODES_MIN;
 use crate::group::{GroupPolicy, ServerGroup};
 use crate::id::NodeId;
-use crate::node::{HypervisorKind, Node};
-use crate::parts::{self, Offer, Parts, Wanted};
+use crate::node::{HypervisorFacts, HypervisorKind, Node};
+use crate::parts::{self, Parts, Wanted};
 use crate::resources::{Inventory, ResourceClass, Resources};
+use crate::room::PartsRoom;
 use crate::state::State;
 use crate::vm::{VMM_OVERHEAD_MIB, Vm, VmSpec, VmStatus};
 
@@ -15,7 +18,7 @@ pub const RESOURCES: &str = "resources:";
 
 /// What the spec asks for: the flavor's sizes, changed by its `resources:` extra specs.
 pub fn requested(spec: &VmSpec) -> Resources {
-    let mut requested = std::collections::BTreeMap::from([
+    let mut requested = BTreeMap::from([
         (ResourceClass::Vcpu, u64::from(spec.size.vcpus)),
         (ResourceClass::MemoryMb, spec.size.memory_mib),
         (ResourceClass::DiskGb, spec.size.disk_gib),
@@ -65,8 +68,7 @@ pub fn compute_status(node: &Node) -> Result<(), Refusal> {
         });
     }
     if let Some(hypervisor) = node.report.as_ref().map(|report| &report.hypervisor)
-        && hypervisor.kind == HypervisorKind::CloudHypervisor
-        && !hypervisor.reason.is_empty()
+        && !can_work(hypervisor)
     {
         return Err(format!("its hypervisor cannot run VMs: {}", hypervisor.reason));
     }
@@ -74,6 +76,19 @@ pub fn compute_status(node: &Node) -> Result<(), Refusal> {
         return Err(format!("{name}: {}", condition.message));
     }
     Ok(())
+}
+
+/// [`compute_status`] without the words, for those who ask about many hosts.
+pub fn has_status(node: &Node) -> bool {
+    node.up
+        && node.enabled
+        && node.fence.is_none()
+        && node.report.as_ref().is_none_or(|report| can_work(&report.hypervisor))
+        && node.refusing_condition().is_none()
+}
+
+fn can_work(hypervisor: &HypervisorFacts) -> bool {
+    hypervisor.kind != HypervisorKind::CloudHypervisor || hypervisor.reason.is_empty()
 }
 
 /// Whether a node may be fenced, as far as the state tells; whether its leases have ended is the leader's to know.
@@ -173,18 +188,22 @@ pub struct Members {
 /// `ServerGroup`: affinity and anti-affinity with the members that have a host. Soft policies never
 /// refuse.
 pub fn server_group(group: &ServerGroup, members: Members) -> Result<(), Refusal> {
+    if fits_group(group, members) {
+        return Ok(());
+    }
+    let (name, here, max) = (&group.name, members.here, group.max_server_per_host.unwrap_or(1));
+    Err(match group.policy {
+        GroupPolicy::Affinity => format!("affinity: group `{name}` is on another node"),
+        _ => format!("anti-affinity: {here} of group `{name}` here, {max} allowed"),
+    })
+}
+
+/// [`server_group`] without the words, for those who ask about many hosts.
+pub fn fits_group(group: &ServerGroup, members: Members) -> bool {
     match group.policy {
-        GroupPolicy::Affinity if members.placed > 0 && members.here == 0 => {
-            Err(format!("affinity: group `{}` is on another node", group.name))
-        }
-        GroupPolicy::AntiAffinity => {
-            let max = group.max_server_per_host.unwrap_or(1);
-            if members.here < max {
-                return Ok(());
-            }
-            Err(format!("anti-affinity: {} of group `{}` here, {max} allowed", members.here, group.name))
-        }
-        GroupPolicy::Affinity | GroupPolicy::SoftAffinity | GroupPolicy::SoftAntiAffinity => Ok(()),
+        GroupPolicy::Affinity => members.placed == 0 || members.here > 0,
+        GroupPolicy::AntiAffinity => members.here < group.max_server_per_host.unwrap_or(1),
+        GroupPolicy::SoftAffinity | GroupPolicy::SoftAntiAffinity => true,
     }
 }
 
@@ -223,25 +242,17 @@ pub fn may_evict(vm: &Vm, victim: &Vm) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// `DedicatedCpu` and `PciDevices`: the parts that `vm` would hold of `node`, whose other VMs hold `taken`.
-pub fn parts_for(node: &Node, taken: &Parts, vm: &Vm) -> Result<Parts, (&'static str, Refusal)> {
+/// `DedicatedCpu` and `PciDevices`: the parts that `vm` would hold of `node`, of which others hold some.
+pub fn parts_for(node: &Node, room: &PartsRoom, vm: &Vm) -> Result<Parts, (&'static str, Refusal)> {
     if !parts::asks(&vm.spec) {
         return Ok(Parts::default());
     }
     let wanted = Wanted::of(&vm.spec).map_err(|refusal| ("DedicatedCpu", refusal))?;
-    let none = Offer::default();
-    let offer = node.report.as_ref().map_or(&none, |report| &report.offer);
-    let cpus = parts::choose_cpus(offer, taken, &wanted).map_err(|refusal| ("DedicatedCpu", refusal))?;
+    let offer = node.offer();
+    let cpus = parts::choose_cpus(offer, room, &wanted).map_err(|refusal| ("DedicatedCpu", refusal))?;
     let devices =
-        parts::choose_devices(offer, taken, &wanted, &cpus).map_err(|refusal| ("PciDevices", refusal))?;
+        parts::choose_devices(offer, room, &wanted, &cpus).map_err(|refusal| ("PciDevices", refusal))?;
     Ok(Parts { cpus, devices })
-}
-
-/// The parts that VMs hold on `node`.
-pub fn parts_taken(state: &State, node: NodeId) -> Parts {
-    let mut taken = Parts::default();
-    state.vms_on(node).filter_map(|vm| vm.claim.as_ref()).for_each(|claim| taken.add(&claim.parts));
-    taken
 }
 
 /// All hard rules in order; the refusing rule's name comes with the refusal.
@@ -254,7 +265,17 @@ pub fn feasible(state: &State, node: &Node, vm: &Vm) -> Result<(), (&'static str
     }
     capacity(node, &node.allocated, &claim_of(&vm.spec)).map_err(|refusal| ("Capacity", refusal))?;
     if parts::asks(&vm.spec) {
-        parts_for(node, &parts_taken(state, node.id), vm)?;
+        parts_for(node, &node.room.parts, vm)?;
     }
     Ok(())
+}
+
+/// What is said of a VM that fits nowhere: `no node fits it (2 × Capacity, 1 × ComputeStatus)`, by how many nodes each
+/// filter refused.
+pub fn no_node_fits(counts: &BTreeMap<String, u32>) -> String {
+    let words: Vec<String> = counts.iter().map(|(by, count)| format!("{count} × {by}")).collect();
+    match words.as_slice() {
+        [] => "no node fits it (the cluster has no nodes to try)".to_owned(),
+        words => format!("no node fits it ({})", words.join(", ")),
+    }
 }

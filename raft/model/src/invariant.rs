@@ -34,6 +34,14 @@ pub fn check(state: &State) -> Result<(), String> {
         if listed != on_node.remove(&node.id).unwrap_or_default() {
             return Err(format!("node {}: the list of its VMs differs from the claims", node.id));
         }
+        if node.room != state.room_of(node.id) {
+            return Err(format!(
+                "node {}: its room is {:?}, the claims leave {:?}",
+                node.id,
+                node.room,
+                state.room_of(node.id)
+            ));
+        }
         if node.id > state.last_node_id {
             return Err(format!("node {} was never given out", node.id));
         }

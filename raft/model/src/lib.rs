@@ -23,6 +23,7 @@ pub mod project;
 pub mod quota;
 pub mod reply;
 pub mod resources;
+pub mod room;
 pub mod scheduling;
 pub mod snapshot;
 pub mod state;

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::id::{BootId, Epoch, NodeId, Revision, Timestamp, VmId};
 use crate::parts::Offer;
 use crate::resources::{Inventory, InventoryOverride, ResourceClass, Resources};
+use crate::room::Room;
 use crate::scheduling::Taint;
 
 /// One member of the cluster.
@@ -40,6 +41,9 @@ pub struct Node {
     pub boot_revision: Revision,
     /// Sum over the claims on this node, kept beside them by apply.
     pub allocated: Resources,
+    /// What those leave of what it offers; kept by apply, follows from the rest.
+    #[serde(skip)]
+    pub room: Room,
     /// What it offers: its report, under its aggregates' overrides, under its own. Kept by apply.
     #[serde(default)]
     pub inventory: BTreeMap<ResourceClass, Inventory>,

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::feasible::Refusal;
 use crate::resources::ResourceClass;
+use crate::room::PartsRoom;
 use crate::vm::VmSpec;
 
 /// Extra spec that asks for CPUs of its own: `dedicated`, or `shared` as without it.
@@ -65,18 +66,6 @@ impl Offer {
 impl Parts {
     pub fn is_empty(&self) -> bool {
         self.cpus.is_empty() && self.devices.is_empty()
-    }
-
-    /// Adds those of another claim.
-    pub fn add(&mut self, other: &Self) {
-        self.cpus.extend(&other.cpus);
-        self.devices.extend(other.devices.iter().cloned());
-    }
-
-    /// Takes those of another claim away.
-    pub fn sub(&mut self, other: &Self) {
-        self.cpus.retain(|cpu| !other.cpus.contains(cpu));
-        self.devices.retain(|device| !other.devices.contains(device));
     }
 }
 
@@ -146,13 +135,13 @@ pub fn cpu_class(spec: &VmSpec) -> ResourceClass {
 ///
 /// # Errors
 /// How many are left, where.
-pub fn choose_cpus(offer: &Offer, taken: &Parts, wanted: &Wanted) -> Result<Vec<u32>, Refusal> {
+pub fn choose_cpus(offer: &Offer, room: &PartsRoom, wanted: &Wanted) -> Result<Vec<u32>, Refusal> {
     let count = wanted.cpus as usize;
     if count == 0 {
         return Ok(Vec::new());
     }
     let mut free: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    for (cpu, node) in offer.cpus.iter().filter(|(cpu, _)| !taken.cpus.contains(cpu)) {
+    for (cpu, node) in offer.cpus.iter().filter(|(cpu, _)| !room.holds_cpu(**cpu)) {
         free.entry(*node).or_default().push(*cpu);
     }
     let fits = free.values().filter(|cpus| cpus.len() >= count).min_by_key(|cpus| cpus.len());
@@ -179,7 +168,7 @@ pub fn choose_cpus(offer: &Offer, taken: &Parts, wanted: &Wanted) -> Result<Vec<
 /// How many of which alias are left.
 pub fn choose_devices(
     offer: &Offer,
-    taken: &Parts,
+    room: &PartsRoom,
     wanted: &Wanted,
     cpus: &[u32],
 ) -> Result<BTreeSet<String>, Refusal> {
@@ -188,7 +177,7 @@ pub fn choose_devices(
     let mut short = Vec::new();
     for (alias, count) in &wanted.devices {
         let of = offer.devices.iter().filter(|(_, device)| device.alias == *alias);
-        let mut free: Vec<_> = of.clone().filter(|(address, _)| !taken.devices.contains(*address)).collect();
+        let mut free: Vec<_> = of.clone().filter(|(address, _)| !room.holds_device(address)).collect();
         free.sort_by_key(|(address, device)| {
             (!device.numa_node.is_some_and(|node| near.contains(&node)), *address)
         });

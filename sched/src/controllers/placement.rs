@@ -6,6 +6,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use holm_model::command::{Command, NoHost, PlaceVms, PreemptVms};
+use holm_model::feasible::no_node_fits;
 use holm_model::id::Revision;
 use holm_model::vm::{BUILD_TIMEOUT_MS, HostReason, OnNoHost, StopMode, Vm};
 use holm_model::{NodeId, State, Timestamp};
@@ -14,10 +15,11 @@ use super::node_health::UP_BELOW_MS;
 use crate::controller::{Controller, Facts};
 use crate::policy::Policy;
 use crate::preempt::Eviction;
-use crate::select::Batch;
+use crate::select::{Batch, Reasons};
 use crate::{queue, request};
 
-/// Most `NoHost` of one decision; each carries a reason per host. The rest follows in the next.
+/// Most `NoHost` of one decision; the rest follows in the next. Reasons that changed are recorded again for so many at
+/// the front of the queue only: a node that goes down is news for thousands, and each would be written.
 pub const NO_HOST_MAX: usize = 100;
 
 /// How long an evicted guest may take to shut down before it is powered off, in seconds; Kubernetes' grace period.
@@ -51,11 +53,12 @@ impl Controller for Placement {
         let preempting = eviction.as_ref().map(|(vm, _)| *vm);
         let reservations = batch.reservations(&unplaced, facts.now);
         let mut said = Said::of(&batch);
-        let no_hosts = unplaced.into_iter().filter_map(|vm| {
+        let no_hosts = unplaced.into_iter().enumerate().filter_map(|(place, vm)| {
             let kept = vm.reserved.as_ref().map(|reserved| reserved.node);
             // A node is kept with the eviction.
             let reserve = if preempting == Some(vm.id) { kept } else { reservations.get(&vm.id).copied() };
-            said.no_host(leadership, facts.now, vm, reserve)
+            let in_front = place < NO_HOST_MAX;
+            said.no_host(leadership, facts.now, vm, reserve, in_front)
         });
         commands.extend(no_hosts.take(NO_HOST_MAX).map(Command::NoHost));
         commands.extend(eviction.map(|(vm, eviction)| {
@@ -73,13 +76,13 @@ pub(super) fn doubtful(facts: &Facts) -> BTreeSet<NodeId> {
     facts.unheard.iter().copied().chain(silent).collect()
 }
 
-/// Refusals, said once for all VMs of a shape: hundreds may wait for the same.
+/// Reasons, said once for all VMs of a shape: thousands may wait for the same.
 struct Said<'b, 'a> {
     batch: &'b Batch<'a>,
     /// Not where hosts are kept: there the answer depends on the place in the queue too.
     shared: bool,
     /// The latest last.
-    by_shape: VecDeque<(&'a Vm, Rc<[HostReason]>)>,
+    by_shape: VecDeque<(&'a Vm, Rc<Reasons>)>,
 }
 
 impl<'b, 'a> Said<'b, 'a> {
@@ -87,18 +90,17 @@ impl<'b, 'a> Said<'b, 'a> {
         Self { batch, shared: !batch.keeps_hosts(), by_shape: VecDeque::new() }
     }
 
-    fn refusals(&mut self, vm: &'a Vm) -> Rc<[HostReason]> {
-        let same = |(other, _): &&(&Vm, Rc<[HostReason]>)| self.shared && request::same_shape(other, vm);
-        let known = self.by_shape.iter().rev().find(same);
-        if let Some((_, refusals)) = known {
-            return Rc::clone(refusals);
+    fn reasons(&mut self, vm: &'a Vm) -> Rc<Reasons> {
+        let same = |(other, _): &&(&Vm, Rc<Reasons>)| self.shared && request::same_shape(other, vm);
+        if let Some((_, reasons)) = self.by_shape.iter().rev().find(same) {
+            return Rc::clone(reasons);
         }
-        let refusals: Rc<[HostReason]> = self.batch.refusals(vm).into();
+        let reasons = Rc::new(self.batch.reasons(vm));
         if self.by_shape.len() == SHAPES_MAX {
             self.by_shape.pop_front();
         }
-        self.by_shape.push_back((vm, Rc::clone(&refusals)));
-        refusals
+        self.by_shape.push_back((vm, Rc::clone(&reasons)));
+        reasons
     }
 
     /// What to record about a VM that fits nowhere, if anything.
@@ -108,16 +110,22 @@ impl<'b, 'a> Said<'b, 'a> {
         now: Timestamp,
         vm: &'a Vm,
         reserve: Option<NodeId>,
+        in_front: bool,
     ) -> Option<NoHost> {
+        let give_up = gives_up(vm, now);
+        let must = give_up || vm.reserved.as_ref().map(|reserved| reserved.node) != reserve;
+        let told = !vm.refusals.is_empty();
+        if told && !in_front && !must {
+            return None;
+        }
         if self.batch.fits_withheld(vm) && !waited_too_long(vm, now) {
             // Within seconds that host is heard and takes it, or is down and refuses it.
             return None;
         }
-        let refusals = self.refusals(vm);
-        let give_up = gives_up(vm, now);
-        let kept = vm.reserved.as_ref().map(|reserved| reserved.node);
-        let news = give_up || vm.fault.is_none() || kept != reserve || differ(&refusals, &vm.refusals);
-        news.then(|| NoHost { leadership, vm: vm.id, refusals: refusals.to_vec(), give_up, reserve })
+        let reasons = self.reasons(vm);
+        let news = must || differ(&reasons, vm);
+        let Reasons { counts, refusals } = reasons.as_ref().clone();
+        news.then_some(NoHost { leadership, vm: vm.id, refusals, give_up, counts, reserve })
     }
 }
 
@@ -136,12 +144,15 @@ fn waited_too_long(vm: &Vm, now: Timestamp) -> bool {
     vm.waiting_since.is_some_and(|since| now.since_ms(since) >= BUILD_TIMEOUT_MS)
 }
 
-/// Whether another rule refuses on some host than the record says. Numbers within a message are not
-/// compared: free amounts change with every placement, and recording each change for every waiting VM
+/// Whether another rule refuses on some host than the record says, or on another number of hosts. Numbers within a
+/// message are not compared: free amounts change with every placement, and recording each change for every waiting VM
 /// would write more than it tells. `explain` has the current numbers.
-fn differ(now: &[HostReason], recorded: &[HostReason]) -> bool {
+fn differ(now: &Reasons, vm: &Vm) -> bool {
     fn rule(reason: &HostReason) -> (NodeId, &str, Option<&str>) {
         (reason.node, &reason.by, reason.message.split(':').next())
     }
-    now.len() != recorded.len() || now.iter().zip(recorded).any(|(a, b)| rule(a) != rule(b))
+    let recorded = &vm.refusals;
+    now.refusals.len() != recorded.len()
+        || now.refusals.iter().zip(recorded).any(|(a, b)| rule(a) != rule(b))
+        || vm.fault.as_ref().is_none_or(|fault| fault.message != no_node_fits(&now.counts))
 }

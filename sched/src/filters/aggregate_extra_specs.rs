@@ -38,16 +38,22 @@ impl Filter for AggregateExtraSpecs {
 
     fn check(&self, request: &Request<'_>, host: &Host<'_>) -> Result<(), Refusal> {
         for (key, requirement) in wanted(request) {
-            let mut values = host.metadata(key).peekable();
-            if values.peek().is_none() {
-                return Err(format!("extra spec `{key}`: {requirement} wanted, its aggregates do not say"));
+            if host.metadata(key).any(|value| extra_specs::matches(value, requirement)) {
+                continue;
             }
-            if !values.any(|value| extra_specs::matches(value, requirement)) {
-                let say: Vec<_> = host.metadata(key).collect();
-                let say = say.join(", ");
-                return Err(format!("extra spec `{key}`: {requirement} wanted, its aggregates say {say}"));
-            }
+            let say: Vec<_> = host.metadata(key).collect();
+            let say = match say.as_slice() {
+                [] => "do not say".to_owned(),
+                say => format!("say {}", say.join(", ")),
+            };
+            return Err(format!("extra spec `{key}`: {requirement} wanted, its aggregates {say}"));
         }
         Ok(())
+    }
+
+    fn passes(&self, request: &Request<'_>, host: &Host<'_>) -> bool {
+        wanted(request).all(|(key, requirement)| {
+            host.metadata(key).any(|value| extra_specs::matches(value, requirement))
+        })
     }
 }

@@ -19,12 +19,15 @@ impl Filter for AggregateMultiTenancyIsolation {
     }
 
     fn check(&self, request: &Request<'_>, host: &Host<'_>) -> Result<(), Refusal> {
-        let mut tenants = host.metadata(KEY).peekable();
-        let project = &request.vm.project;
-        if tenants.peek().is_none() || tenants.any(|tenant| tenant == project) {
+        if self.passes(request, host) {
             return Ok(());
         }
-        let tenants: Vec<_> = host.metadata(KEY).collect();
+        let (project, tenants) = (&request.vm.project, host.metadata(KEY).collect::<Vec<_>>());
         Err(format!("project `{project}`: its aggregates are for {} only", tenants.join(", ")))
+    }
+
+    fn passes(&self, request: &Request<'_>, host: &Host<'_>) -> bool {
+        let mut tenants = host.metadata(KEY).peekable();
+        tenants.peek().is_none() || tenants.any(|tenant| tenant == request.vm.project)
     }
 }

@@ -27,4 +27,9 @@ impl Filter for AvailabilityZone {
             _ => Ok(()),
         }
     }
+
+    fn passes(&self, request: &Request<'_>, host: &Host<'_>) -> bool {
+        let wanted = request.vm.spec.scheduling.availability_zone.as_deref();
+        wanted.is_none_or(|wanted| wanted == host.zone)
+    }
 }

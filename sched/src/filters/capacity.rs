@@ -21,7 +21,7 @@ impl Filter for Capacity {
     }
 
     fn passes(&self, request: &Request<'_>, host: &Host<'_>) -> bool {
-        let told = host.free.has(&request.wanted);
+        let told = request.wanted.fits(host);
         told.unwrap_or_else(|| feasible::has_capacity(host.node, &host.claimed, &request.claim))
     }
 }

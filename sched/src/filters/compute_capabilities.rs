@@ -27,6 +27,10 @@ fn wanted<'a>(request: &Request<'a>) -> impl Iterator<Item = (&'a str, &'a str)>
     })
 }
 
+fn reported<'h>(host: &'h Host<'_>, capability: &str) -> Option<&'h String> {
+    host.node.report.as_ref()?.capabilities.get(capability)
+}
+
 impl Filter for ComputeCapabilities {
     fn name(&self) -> &'static str {
         "ComputeCapabilities"
@@ -38,8 +42,7 @@ impl Filter for ComputeCapabilities {
 
     fn check(&self, request: &Request<'_>, host: &Host<'_>) -> Result<(), Refusal> {
         for (capability, requirement) in wanted(request) {
-            let reported = host.node.report.as_ref().and_then(|report| report.capabilities.get(capability));
-            let Some(value) = reported else {
+            let Some(value) = reported(host, capability) else {
                 let detail = format!("{requirement} wanted, the node reports none");
                 return Err(format!("capability `{capability}`: {detail}"));
             };
@@ -48,5 +51,11 @@ impl Filter for ComputeCapabilities {
             }
         }
         Ok(())
+    }
+
+    fn passes(&self, request: &Request<'_>, host: &Host<'_>) -> bool {
+        wanted(request).all(|(capability, requirement)| {
+            reported(host, capability).is_some_and(|value| extra_specs::matches(value, requirement))
+        })
     }
 }

@@ -19,4 +19,8 @@ impl Filter for ComputeStatus {
     fn check(&self, _request: &Request<'_>, host: &Host<'_>) -> Result<(), Refusal> {
         feasible::compute_status(host.node)
     }
+
+    fn passes(&self, _request: &Request<'_>, host: &Host<'_>) -> bool {
+        host.has_status
+    }
 }

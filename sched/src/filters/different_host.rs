@@ -25,4 +25,8 @@ impl Filter for DifferentHost {
             None => Ok(()),
         }
     }
+
+    fn passes(&self, request: &Request<'_>, host: &Host<'_>) -> bool {
+        request.different_host.iter().all(|mate| mate.node != Some(host.id()))
+    }
 }

@@ -27,6 +27,15 @@ fn wanted<'a>(request: &Request<'a>) -> impl Iterator<Item = (&'static str, &'st
         .filter_map(|(property, capability)| Some((property, capability, properties.get(property)?.as_str())))
 }
 
+fn reported<'h>(host: &'h Host<'_>, capability: &str) -> Option<&'h str> {
+    host.node.report.as_ref()?.capabilities.get(capability).map(String::as_str)
+}
+
+/// Whether a list of capabilities has the value, in whatever spelling.
+fn offers(has: &str, value: &str) -> bool {
+    has.split(',').any(|has| has == value || canonical(has) == canonical(value))
+}
+
 /// One spelling of what has several: Nova's `Architecture.canonicalize`, and Go's words.
 fn canonical(name: &str) -> String {
     let name = name.trim().to_lowercase();
@@ -49,14 +58,18 @@ impl Filter for ImageProperties {
 
     fn check(&self, request: &Request<'_>, host: &Host<'_>) -> Result<(), Refusal> {
         for (property, capability, value) in wanted(request) {
-            let Some(has) = host.node.report.as_ref().and_then(|report| report.capabilities.get(capability))
-            else {
+            let Some(has) = reported(host, capability) else {
                 return Err(format!("image property `{property}`: {value} wanted, the node does not say"));
             };
-            if !has.split(',').any(|has| canonical(has) == canonical(value)) {
+            if !offers(has, value) {
                 return Err(format!("image property `{property}`: {value} wanted, the node has {has}"));
             }
         }
         Ok(())
+    }
+
+    fn passes(&self, request: &Request<'_>, host: &Host<'_>) -> bool {
+        wanted(request)
+            .all(|(_, capability, value)| reported(host, capability).is_some_and(|has| offers(has, value)))
     }
 }

@@ -24,10 +24,14 @@ impl Filter for IoOps {
         "IoOps"
     }
 
-    fn check(&self, _request: &Request<'_>, host: &Host<'_>) -> Result<(), Refusal> {
-        if host.building < self.max {
+    fn check(&self, request: &Request<'_>, host: &Host<'_>) -> Result<(), Refusal> {
+        if self.passes(request, host) {
             return Ok(());
         }
         Err(format!("VMs being built: {} here, {} allowed", host.building, self.max))
+    }
+
+    fn passes(&self, _request: &Request<'_>, host: &Host<'_>) -> bool {
+        host.building < self.max
     }
 }

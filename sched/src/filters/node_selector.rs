@@ -31,4 +31,9 @@ impl Filter for NodeSelector {
             if values.is_empty() { format!("{operator:?}") } else { format!("{operator:?} {values}") };
         Err(format!("label `{key}`: {wanted} wanted, {is}"))
     }
+
+    fn passes(&self, request: &Request<'_>, host: &Host<'_>) -> bool {
+        let selector = &request.vm.spec.scheduling.node_selector;
+        selector.iter().all(|requirement| requirement.holds(&host.node.labels))
+    }
 }

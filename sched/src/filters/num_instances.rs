@@ -24,10 +24,14 @@ impl Filter for NumInstances {
         "NumInstances"
     }
 
-    fn check(&self, _request: &Request<'_>, host: &Host<'_>) -> Result<(), Refusal> {
-        if host.vms < self.max {
+    fn check(&self, request: &Request<'_>, host: &Host<'_>) -> Result<(), Refusal> {
+        if self.passes(request, host) {
             return Ok(());
         }
         Err(format!("VMs: {} here, {} allowed", host.vms, self.max))
+    }
+
+    fn passes(&self, _request: &Request<'_>, host: &Host<'_>) -> bool {
+        host.vms < self.max
     }
 }

@@ -2,7 +2,6 @@
 //! the same rule.
 
 use holm_model::feasible::{self, Refusal};
-use holm_model::parts;
 
 use crate::filter::Filter;
 use crate::host::Host;
@@ -18,13 +17,21 @@ impl Filter for PciDevices {
     }
 
     fn applies(&self, request: &Request<'_>) -> bool {
-        parts::asks(&request.vm.spec)
+        request.parts.is_some()
     }
 
     fn check(&self, request: &Request<'_>, host: &Host<'_>) -> Result<(), Refusal> {
-        match feasible::parts_for(host.node, &host.taken(), request.vm) {
+        match feasible::parts_for(host.node, &host.parts(), request.vm) {
             Err((by, refusal)) if by == self.name() => Err(refusal),
             _ => Ok(()),
+        }
+    }
+
+    fn passes(&self, request: &Request<'_>, host: &Host<'_>) -> bool {
+        match &request.parts {
+            Some(Ok(wanted)) => host.parts().has_devices(wanted),
+            Some(Err(_)) => true,
+            None => true,
         }
     }
 }

@@ -22,4 +22,8 @@ impl Filter for RequestedNode {
     fn check(&self, request: &Request<'_>, host: &Host<'_>) -> Result<(), Refusal> {
         feasible::requested_node(host.node, request.vm)
     }
+
+    fn passes(&self, request: &Request<'_>, host: &Host<'_>) -> bool {
+        request.vm.spec.node.is_none_or(|wanted| wanted == host.id())
+    }
 }

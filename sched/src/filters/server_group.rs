@@ -6,7 +6,7 @@ use holm_model::group::GroupPolicy;
 
 use crate::filter::Filter;
 use crate::host::Host;
-use crate::request::Request;
+use crate::request::{Group, Request};
 
 /// The host keeps the VM's group together, or apart.
 #[derive(Clone, Copy, Debug)]
@@ -25,5 +25,10 @@ impl Filter for ServerGroup {
     fn check(&self, request: &Request<'_>, host: &Host<'_>) -> Result<(), Refusal> {
         let Some(group) = &request.group else { return Ok(()) };
         feasible::server_group(group.record, group.members(host.id()))
+    }
+
+    fn passes(&self, request: &Request<'_>, host: &Host<'_>) -> bool {
+        let members = |group: &Group<'_>| group.members(host.id());
+        request.group.as_ref().is_none_or(|group| feasible::fits_group(group.record, members(group)))
     }
 }

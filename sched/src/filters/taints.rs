@@ -40,6 +40,6 @@ impl Filter for Taints {
     }
 
     fn passes(&self, request: &Request<'_>, host: &Host<'_>) -> bool {
-        host.node.taints.is_empty() || untolerated(request, host, Effect::NoSchedule).next().is_none()
+        !host.is_tainted || untolerated(request, host, Effect::NoSchedule).next().is_none()
     }
 }

@@ -20,6 +20,10 @@ fn wanted<'a>(request: &Request<'a>) -> impl Iterator<Item = (&'a str, &'a str)>
     all.filter_map(|(key, demand)| Some((key.strip_prefix(SCOPE)?, demand.as_str())))
 }
 
+fn is_met(name: &str, demand: &str, host: &Host<'_>) -> bool {
+    matches!((demand, host.node.has_trait(name)), ("required", true) | ("forbidden", false))
+}
+
 impl Filter for Traits {
     fn name(&self) -> &'static str {
         "Traits"
@@ -30,14 +34,17 @@ impl Filter for Traits {
     }
 
     fn check(&self, request: &Request<'_>, host: &Host<'_>) -> Result<(), Refusal> {
-        for (name, demand) in wanted(request) {
-            match (demand, host.node.has_trait(name)) {
-                ("required", true) | ("forbidden", false) => {}
-                ("required", false) => return Err(format!("trait `{name}`: required, the node lacks it")),
-                ("forbidden", true) => return Err(format!("trait `{name}`: forbidden, the node has it")),
-                _ => return Err(format!("trait `{name}`: `{demand}` is neither `required` nor `forbidden`")),
-            }
-        }
-        Ok(())
+        let Some((name, demand)) = wanted(request).find(|(name, demand)| !is_met(name, demand, host)) else {
+            return Ok(());
+        };
+        Err(match demand {
+            "required" => format!("trait `{name}`: required, the node lacks it"),
+            "forbidden" => format!("trait `{name}`: forbidden, the node has it"),
+            _ => format!("trait `{name}`: `{demand}` is neither `required` nor `forbidden`"),
+        })
+    }
+
+    fn passes(&self, request: &Request<'_>, host: &Host<'_>) -> bool {
+        wanted(request).all(|(name, demand)| is_met(name, demand, host))
     }
 }

@@ -19,7 +19,7 @@ impl Weigher for ImageLocality {
     }
 
     fn weigh(&self, request: &Request<'_>, host: &Host<'_>) -> i64 {
-        let here = request.boots_from.iter().filter(|held| held.is_on(host.node.id));
+        let here = request.boots_from.iter().filter(|held| held.is_on(host.id()));
         here.fold(0, |sum: i64, held| sum.saturating_add_unsigned(held.size_bytes))
     }
 }

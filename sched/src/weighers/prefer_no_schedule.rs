@@ -21,7 +21,7 @@ impl Weigher for PreferNoSchedule {
     }
 
     fn weigh(&self, request: &Request<'_>, host: &Host<'_>) -> i64 {
-        if host.node.taints.is_empty() {
+        if !host.is_tainted {
             return 0;
         }
         i64::try_from(untolerated(request, host, Effect::PreferNoSchedule).count()).unwrap_or(i64::MAX)

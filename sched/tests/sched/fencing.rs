@@ -129,7 +129,14 @@ fn a_fence_frees_failover_vms_that_should_run_and_nothing_else() {
     assert!(matches!(fence(&mut cluster, 2), Reply::Rejected(_)), "twice");
     // It never gives up, though it asks for no queue.
     let (leadership, refusals) = (cluster.leadership(), Vec::new());
-    let no_host = NoHost { leadership, vm: failover, refusals, give_up: true, reserve: None };
+    let no_host = NoHost {
+        leadership,
+        vm: failover,
+        refusals,
+        give_up: true,
+        counts: Default::default(),
+        reserve: None,
+    };
     cluster.done(Command::NoHost(no_host));
     assert_eq!(cluster.record(failover).status, VmStatus::Build);
     let host = cluster.placed_on(failover);

@@ -8,11 +8,15 @@ use std::path::Path;
 
 use holm_model::flavor::Size;
 use holm_model::group::GroupPolicy;
+use holm_model::parts::{Offer, PCPU, PciDevice};
+use holm_model::policy::RESERVE_AFTER_S;
 use holm_model::resources::InventoryOverride;
 use holm_model::scheduling::{Scheduling, Taint, Toleration};
-use holm_model::{GroupId, NodeId, ResourceClass, VmId};
+use holm_model::vm::{Availability, DiskLoss};
+use holm_model::{GroupId, Inventory, NodeId, ResourceClass, State, Timestamp, VmId};
 use holm_sched::explain::{HostVerdict, Verdict};
-use holm_sched::{Explanation, Policy, explain};
+use holm_sched::preempt::Eviction;
+use holm_sched::{Explanation, Policy, explain, n_plus_one};
 use serde::Deserialize;
 
 use crate::cluster::{Cluster, HostSize};
@@ -33,7 +37,11 @@ struct Fixture {
     #[serde(default)]
     weighers: BTreeMap<String, i64>,
     #[serde(default)]
+    preemption: bool,
+    #[serde(default)]
     vms: Vec<Guest>,
+    /// It has waited long when `ask` comes.
+    waits: Option<Guest>,
     ask: Guest,
 }
 
@@ -57,6 +65,12 @@ struct Host {
     inventory: BTreeMap<ResourceClass, InventoryOverride>,
     #[serde(default)]
     failed_builds: u32,
+    /// CPUs for pinned vCPUs, by NUMA node.
+    #[serde(default)]
+    dedicated_cpus: BTreeMap<u32, Vec<u32>>,
+    /// PCI devices by address.
+    #[serde(default)]
+    devices: BTreeMap<String, PciDevice>,
     #[serde(default)]
     down: bool,
     cordoned: Option<String>,
@@ -94,6 +108,8 @@ struct Guest {
     image_properties: BTreeMap<String, String>,
     #[serde(default)]
     scheduling: Scheduling,
+    #[serde(default)]
+    availability: Availability,
 }
 
 fn pairs(map: &BTreeMap<String, String>) -> Vec<(&str, &str)> {
@@ -112,7 +128,16 @@ fn build(fixture: &Fixture) -> (Cluster, VmId) {
         if let Some(address) = &host.address {
             node.api_addr.clone_from(address);
         }
-        cluster.report_with(n, |report| report.capabilities.clone_from(&host.capabilities));
+        cluster.report_with(n, |report| {
+            report.capabilities.clone_from(&host.capabilities);
+            let cpus =
+                host.dedicated_cpus.iter().flat_map(|(numa, cpus)| cpus.iter().map(|cpu| (*cpu, *numa)));
+            report.offer = Offer { cpus: cpus.collect(), devices: host.devices.clone() };
+            if !report.offer.cpus.is_empty() {
+                let dedicated = Inventory::of(report.offer.cpus.len() as u64);
+                report.inventory.insert(ResourceClass::Custom(PCPU.into()), dedicated);
+            }
+        });
         cluster.update(n, |update| {
             update.labels = host.labels.iter().map(|(k, v)| (k.clone(), Some(v.clone()))).collect();
             update.taints = Some(host.taints.clone());
@@ -132,9 +157,21 @@ fn build(fixture: &Fixture) -> (Cluster, VmId) {
     }
     for guest in &fixture.vms {
         for _ in 0..guest.count.unwrap_or(1) {
-            let vm = create(&mut cluster, guest, guest.on.as_ref().map(number));
-            assert_eq!(cluster.placed_on(vm), guest.on.as_ref().map(number), "{}", fixture.about);
-            cluster.run(vm);
+            let on = guest.on.as_ref().map(number);
+            let failover = guest.availability == Availability::Failover;
+            let vm = create(&mut cluster, guest, on.filter(|_| !failover));
+            // One that fails over may not ask for a node: it is brought there, and then free to go.
+            let bind = |cluster: &mut Cluster, node: Option<u64>| {
+                cluster.state.vms.get_mut(&vm).expect("it exists").spec.node = node.map(NodeId);
+            };
+            bind(&mut cluster, on);
+            assert_eq!(cluster.placed_on(vm), on, "{}", fixture.about);
+            if failover {
+                bind(&mut cluster, None);
+                cluster.tell_armed(vm, cluster.record(vm).recovery.availability_revision);
+            } else {
+                cluster.run(vm);
+            }
         }
     }
     for (n, host) in (1..).zip(&fixture.nodes) {
@@ -149,7 +186,16 @@ fn build(fixture: &Fixture) -> (Cluster, VmId) {
     cluster.policy(|policy| {
         policy.filters.extend(fixture.filters.iter().cloned());
         policy.weighers.extend(fixture.weighers.clone());
+        policy.preemption = fixture.preemption;
     });
+    if let Some(guest) = &fixture.waits {
+        let vm = create(&mut cluster, guest, None);
+        for _ in 0..2 {
+            assert_eq!(cluster.placed_on(vm), None, "{}", fixture.about);
+            cluster.now = Timestamp(cluster.now.0 + u64::from(RESERVE_AFTER_S) * 1000);
+        }
+        assert!(cluster.record(vm).reserved.is_some(), "{}: a host is kept for it", fixture.about);
+    }
     let vm = create(&mut cluster, &fixture.ask, None);
     (cluster, vm)
 }
@@ -178,6 +224,8 @@ fn create(cluster: &mut Cluster, guest: &Guest, on: Option<u64>) -> VmId {
         vm.node = on.map(NodeId);
         vm.image = image.unwrap_or(vm.image);
         vm.scheduling = scheduling;
+        vm.availability = guest.availability;
+        vm.policies.disk_loss = DiskLoss::Recreate;
         if let Some(name) = &guest.name {
             vm.name.clone_from(name);
         }
@@ -185,7 +233,7 @@ fn create(cluster: &mut Cluster, guest: &Guest, on: Option<u64>) -> VmId {
 }
 
 /// As a terminal would show it: best first, then the refused.
-fn words(about: &str, explanation: &Explanation) -> String {
+fn words(about: &str, state: &State, explanation: &Explanation) -> String {
     let mut text = format!("{about}\n\n");
     let mut hosts: Vec<&HostVerdict> = explanation.hosts.iter().collect();
     hosts.sort_by_key(|host| match host.verdict {
@@ -215,6 +263,15 @@ fn words(about: &str, explanation: &Explanation) -> String {
         };
         writeln!(text, "{mark} {:width$}  {verdict}", host.name).expect("memory");
     }
+    let name = |vm: &VmId| state.vms[vm].name.clone();
+    if let Some(Eviction { node, victims }) = &explanation.eviction {
+        let victims: Vec<String> = victims.iter().map(name).collect();
+        writeln!(text, "\n{} is evicted from {} for it", victims.join(", "), state.nodes[node].name)
+            .expect("memory");
+    }
+    for sentence in n_plus_one(state).sentences(state) {
+        writeln!(text, "\nN+1: {sentence}").expect("memory");
+    }
     text.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
@@ -234,7 +291,7 @@ fn explanations_of_realistic_clusters_read_as_they_did() {
         let (mut cluster, vm) = build(&fixture);
         let policy = Policy::of(&cluster.state.scheduler);
         let explanation = explain(&cluster.state, &policy, cluster.record(vm));
-        let now = words(&fixture.about, &explanation);
+        let now = words(&fixture.about, &cluster.state, &explanation);
         let golden = path.with_extension("txt");
         if !golden.exists() && std::env::var_os("HOLM_WRITE_GOLDEN").is_some() {
             std::fs::write(&golden, &now).expect("a golden file");
@@ -245,5 +302,5 @@ fn explanations_of_realistic_clusters_read_as_they_did() {
         let best = explanation.best.map(|node| node.0);
         assert_eq!(cluster.placed_on(vm), best, "{}: what is explained is what happens", path.display());
     }
-    assert_eq!(seen, 10);
+    assert_eq!(seen, 14);
 }

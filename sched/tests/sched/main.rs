@@ -12,6 +12,7 @@ mod groups;
 mod health;
 mod n_plus_one;
 mod node_health;
+mod odd_cases;
 mod overdue;
 mod parts;
 mod placement;

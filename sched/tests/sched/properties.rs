@@ -2,17 +2,22 @@
 //! picked again; nothing is ever claimed beyond capacity or quota; the same state gives the same decision;
 //! and the decision agrees with its explanation and its replay.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use holm_model::command::PlaceVms;
-use holm_model::{Command, NodeId, Outcome, State, VmId, invariant};
+use holm_model::command::{CreateVm, PlaceVms, ReleaseCause};
+use holm_model::vm::{Availability, DiskLoss, Vm};
+use holm_model::{Actor, Command, NodeId, Outcome, State, Timestamp, VmId, invariant};
 use holm_sched::controllers::Placement;
+use holm_sched::queue::rank;
 use holm_sched::request::Placed;
-use holm_sched::{Batch, Controller, Facts, Host, Policy, Request, explain, replay};
+use holm_sched::{
+    Batch, Controller, Facts, Host, Policy, Request, explain, explain_request, n_plus_one, n_plus_one_after,
+    replay,
+};
 use proptest::prelude::*;
 
-use crate::cluster::Cluster;
-use crate::world::{Dice, wish, world};
+use crate::cluster::{Cluster, SMALL_VM};
+use crate::world::{Dice, unheard, wish, world};
 
 fn decide(state: &State) -> Vec<Command> {
     Placement.decide(state, &Facts::default())
@@ -66,6 +71,25 @@ fn disturb(cluster: &mut Cluster, dice: &mut Dice) {
     }
 }
 
+/// Decides until there is nothing more to decide.
+fn come_to_rest(cluster: &mut Cluster) {
+    for _ in 0..100 {
+        let commands = decide(&cluster.state);
+        if commands.is_empty() {
+            return;
+        }
+        cluster.carry_out(commands);
+    }
+    panic!("it does not come to rest");
+}
+
+/// Those that are to leave their node are gone from it.
+fn leave(cluster: &mut Cluster) {
+    let leaving = cluster.state.vms.values().filter(|vm| vm.recovery.vacate.is_some());
+    let leaving: Vec<VmId> = leaving.map(|vm| vm.id).collect();
+    leaving.into_iter().for_each(|vm| cluster.release(vm, ReleaseCause::Vacated));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(150) })]
 
@@ -105,46 +129,89 @@ proptest! {
     #[test]
     fn a_vm_left_waiting_truly_fits_nowhere(seed: u64) {
         let mut cluster = world(seed);
-        let commands = decide(&cluster.state);
-        cluster.carry_out(commands);
-        // A VM may name one behind it in the queue as its mate: then the next run places it.
-        while placements(&decide(&cluster.state)).is_some() {
-            let commands = decide(&cluster.state);
-            cluster.carry_out(commands);
-        }
+        come_to_rest(&mut cluster);
         let policy = Policy::of(&cluster.state.scheduler);
         for id in &cluster.state.waiting {
             let vm = cluster.record(*id);
             prop_assert_eq!(vm.refusals.len(), cluster.state.nodes.len());
             let request = Request::new(&cluster.state, &Placed::new(), vm);
-            for host in Host::all(&cluster.state) {
+            for mut host in Host::all(&cluster.state) {
+                host.keep();
                 prop_assert!(!policy.passes(&request, &host), "{} fits on {}", vm.name, host.node.name);
             }
         }
-        let commands = decide(&cluster.state);
-        cluster.carry_out(commands);
-        prop_assert_eq!(decide(&cluster.state), []);
     }
 
     #[test]
     fn the_same_state_gives_the_same_decision_and_its_replay(seed: u64) {
         let mut cluster = world(seed);
-        let seen = cluster.state.clone();
-        let unheard = [NodeId(1)].into();
-        let commands = Placement.decide(&seen, &Facts { unheard, ..Facts::default() });
-        let mut snapshot = holm_model::snapshot::decode(&holm_model::snapshot::encode(&seen)).expect("its own");
-        snapshot.events = seen.events.clone();
-        cluster.carry_out(commands);
-        for vm in cluster.state.vms.values() {
-            let Some(decision) = vm.decision.as_ref().filter(|decision| decision.seen == seen.revision) else {
-                continue;
-            };
-            // From the record alone, on a replica that restored a snapshot.
-            let placement = replay(&snapshot, &decision.withheld, vm.id).expect("it was placed");
-            let choice = placement.choice.expect("it says how");
-            prop_assert_eq!(Some(placement.node), vm.claim.as_ref().map(|claim| claim.node));
-            prop_assert_eq!(&choice.scores, &decision.scores);
-            prop_assert_eq!((choice.candidates, choice.seen), (decision.candidates, decision.seen));
+        let mut dice = Dice(seed ^ 2);
+        for round in 0..3 {
+            let seen = cluster.state.clone();
+            let unheard = if round == 0 { unheard(seed) } else { BTreeSet::new() };
+            let commands = Placement.decide(&seen, &Facts { now: cluster.now, unheard, ..Facts::default() });
+            let snapshot = holm_model::snapshot::decode(&holm_model::snapshot::encode(&seen)).expect("its own");
+            cluster.carry_out(commands);
+            for vm in cluster.state.vms.values() {
+                let Some(decision) = vm.decision.as_ref().filter(|decision| decision.seen == seen.revision)
+                else {
+                    continue;
+                };
+                // From the record alone, on a replica that restored a snapshot.
+                let placement = replay(&snapshot, &decision.withheld, vm.id).expect("it was placed");
+                let choice = placement.choice.expect("it says how");
+                prop_assert_eq!(Some(placement.node), vm.claim.as_ref().map(|claim| claim.node));
+                prop_assert_eq!(&choice.scores, &decision.scores);
+                prop_assert_eq!((choice.candidates, choice.seen), (decision.candidates, decision.seen));
+            }
+            // The evicted leave, others come, and hosts are kept for those that have waited.
+            leave(&mut cluster);
+            (0..4).for_each(|_| wish(&mut cluster, &mut dice));
+            cluster.now = Timestamp(cluster.now.0 + 40_000);
+        }
+    }
+
+    /// Whichever id it gets, a VM goes to one of the hosts that its dry run calls equally good.
+    #[test]
+    fn a_dry_run_says_where_the_vm_then_goes(seed: u64) {
+        let mut cluster = world(seed);
+        come_to_rest(&mut cluster);
+        cluster.policy(|policy| policy.preemption = false);
+        let mut dice = Dice(seed ^ 3);
+        let flavor = cluster.flavor_with(SMALL_VM, &[]);
+        let actor = Actor { name: "test".into(), project: "default".into() };
+        for _ in 0..4 {
+            let imagined = cluster.request(flavor, |vm| vm.scheduling.priority = dice.pick(&[0, 10]));
+            let Ok(foreseen) = explain_request(&cluster.state, cluster.now, &actor, &imagined) else { continue };
+            let equal = foreseen.equal_best();
+            prop_assert_eq!(equal.is_empty(), foreseen.best.is_none());
+            // The real one has another id.
+            let id = VmId(uuid::Uuid::from_u128(u128::from(dice.roll(u64::MAX)) << 64));
+            cluster.done(Command::CreateVm(CreateVm { id, ..imagined }));
+            let node = cluster.placed_on(id).map(NodeId);
+            prop_assert_eq!(node.is_none(), equal.is_empty(), "{:?} of {:?}", node, equal);
+            prop_assert!(node.is_none_or(|node| equal.contains(&node)), "{:?} of {:?}", node, equal);
+        }
+    }
+
+    /// What is admitted because N+1 would hold with it leaves N+1 holding.
+    #[test]
+    fn n_plus_one_holds_with_what_it_was_asked_about(seed: u64) {
+        let mut cluster = world(seed);
+        cluster.policy(|policy| policy.preemption = false);
+        come_to_rest(&mut cluster);
+        let flavor = cluster.flavor_with(SMALL_VM, &[]);
+        let actor = Actor { name: "test".into(), project: "default".into() };
+        for _ in 0..3 {
+            let request = cluster.request(flavor, |vm| {
+                vm.availability = Availability::Failover;
+                vm.policies.disk_loss = DiskLoss::Recreate;
+            });
+            let command = Command::CreateVm(request);
+            let Ok(foreseen) = n_plus_one_after(&cluster.state, cluster.now, &actor, &command) else { continue };
+            cluster.done(command);
+            come_to_rest(&mut cluster);
+            prop_assert_eq!(n_plus_one(&cluster.state).holds(), foreseen.holds());
         }
     }
 
@@ -156,10 +223,20 @@ proptest! {
         let mut batch = Batch::new(&state, &policy);
         let commands = decide(&state);
         let Some(place) = placements(&commands) else { return Ok(()) };
-        for placement in &place.placements {
+        let mut queue: Vec<&Vm> = state.waiting.iter().map(|id| &state.vms[id]).collect();
+        queue.sort_by_key(|vm| rank(vm));
+        let mut left: Vec<&Vm> = Vec::new();
+        for vm in queue {
+            let Some(placement) = place.placements.iter().find(|placement| placement.vm == vm.id) else {
+                batch.keep_host_of(vm);
+                left.push(vm);
+                continue;
+            };
             // One VM at a time on a fresh batch is the definition; the long batch is the optimisation.
             let record = cluster.record(placement.vm);
-            let alone = Batch::new(&cluster.state, &policy).place(record).expect("it fits");
+            let mut fresh = Batch::new(&cluster.state, &policy);
+            left.iter().for_each(|vm| fresh.keep_host_of(vm));
+            let alone = fresh.place(record).expect("it fits");
             prop_assert_eq!(alone.node, placement.node);
             prop_assert_eq!(explain(&cluster.state, &policy, record).best, Some(placement.node));
             prop_assert_eq!(batch.place(&state.vms[&placement.vm]), Some(alone));

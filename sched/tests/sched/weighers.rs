@@ -12,7 +12,7 @@ use holm_sched::{Batch, Host, Policy, Request, weighers};
 
 use crate::cluster::{Cluster, HostSize, MEDIUM, SMALL_VM};
 
-fn raw(cluster: &Cluster, name: &str, vm: VmId) -> Vec<i64> {
+pub fn raw(cluster: &Cluster, name: &str, vm: VmId) -> Vec<i64> {
     let all = weighers::all();
     let weigher = all.iter().find(|weigher| weigher.name() == name).expect("it exists");
     let request = Request::new(&cluster.state, &Placed::new(), cluster.record(vm));
@@ -25,7 +25,7 @@ fn raw(cluster: &Cluster, name: &str, vm: VmId) -> Vec<i64> {
 }
 
 /// The policy with nothing but these weighers.
-fn only(cluster: &mut Cluster, weighers: &[(&str, i64)]) {
+pub fn only(cluster: &mut Cluster, weighers: &[(&str, i64)]) {
     cluster.policy(|policy| {
         policy.weighers = weighers.iter().map(|(name, by)| ((*name).to_owned(), *by)).collect();
     });

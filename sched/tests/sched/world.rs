@@ -1,17 +1,19 @@
-//! Random clusters from a seed, with everything in them that filters and weighers look at: zones,
-//! aggregates, labels, taints, traits, capabilities, overrides, groups, policies, VMs in every state. The
-//! seed is what a failing test prints.
+//! Random clusters from a seed, with everything in them that decisions look at: zones, aggregates, labels, taints,
+//! traits, capabilities, overrides, dedicated CPUs, PCI devices, groups, policies, hosts kept for VMs that have long
+//! waited, VMs that were evicted, VMs in every state. The seed is what a failing test prints.
 
 use std::collections::BTreeSet;
 
+use holm_model::cluster_policy::FAILOVER_NODES_MIN;
 use holm_model::command::{CreateVm, DeleteVm, SetQuota};
 use holm_model::flavor::Size;
 use holm_model::group::GroupPolicy;
+use holm_model::parts::{Offer, PCPU, PciDevice};
 use holm_model::policy::{FILTERS, WEIGHERS};
 use holm_model::resources::InventoryOverride;
 use holm_model::scheduling::{Effect, Operator, Requirement, Taint, Toleration};
-use holm_model::vm::OnNoHost;
-use holm_model::{Command, GroupId, ImageId, NodeId, Reply, ResourceClass, Timestamp, VmId};
+use holm_model::vm::{Availability, DiskLoss, OnNoHost};
+use holm_model::{Command, GroupId, ImageId, Inventory, NodeId, Reply, ResourceClass, Timestamp, VmId};
 use holm_sched::controllers::Placement;
 use holm_sched::{Controller, Facts};
 use uuid::Uuid;
@@ -74,6 +76,12 @@ pub fn world(seed: u64) -> Cluster {
     cluster
 }
 
+/// Nodes that a leader of this world might not have heard.
+pub fn unheard(seed: u64) -> BTreeSet<NodeId> {
+    let mut dice = Dice(!seed);
+    (1..=9).filter(|_| dice.once_in(8)).map(NodeId).collect()
+}
+
 fn furnish(cluster: &mut Cluster, dice: &mut Dice, n: u64) {
     let (disk, rack) = (dice.pick(&["ssd", "hdd"]), dice.roll(4));
     let effect = dice.pick(&[Effect::NoSchedule, Effect::PreferNoSchedule]);
@@ -94,12 +102,16 @@ fn furnish(cluster: &mut Cluster, dice: &mut Dice, n: u64) {
             node.inventory.insert(ResourceClass::Custom("CUSTOM_GPU".into()), Some(total));
         }
     });
+    let offer = offer(dice);
     let (arch, load) = (dice.pick(&["x86_64", "aarch64"]), dice.roll(3) * 500);
     let version = dice.pick(&["v53.0", "v52.1", ""]);
     cluster.report_with(n, |report| {
         report.capabilities = crate::cluster::strings(&[("arch", arch), ("cores", "8")]);
         report.load_thousandths = load;
         report.hypervisor.version = version.into();
+        let dedicated = Inventory::of(offer.cpus.len() as u64);
+        report.inventory.insert(ResourceClass::Custom(PCPU.into()), dedicated);
+        report.offer = offer;
     });
     if dice.once_in(10) {
         cluster.set_up(n, false);
@@ -107,6 +119,23 @@ fn furnish(cluster: &mut Cluster, dice: &mut Dice, n: u64) {
     if dice.once_in(10) {
         cluster.cordon(n, "test");
     }
+}
+
+/// Up to three dedicated CPUs on each of two NUMA nodes, and up to two GPUs; nothing on every second host.
+fn offer(dice: &mut Dice) -> Offer {
+    if dice.once_in(2) {
+        return Offer::default();
+    }
+    let mut offer = Offer::default();
+    for numa_node in 0..2 {
+        offer.cpus.extend((0..dice.roll(4) as u32).map(|cpu| (numa_node * 10 + cpu, numa_node)));
+    }
+    for n in 0..dice.roll(3) {
+        let (alias, vendor, product) = ("gpu".into(), "10de".into(), "1eb8".into());
+        let numa_node = (!dice.once_in(3)).then_some(dice.roll(2) as u32);
+        offer.devices.insert(format!("0000:0{n}:00.0"), PciDevice { alias, vendor, product, numa_node });
+    }
+    offer
 }
 
 fn aggregates(cluster: &mut Cluster, dice: &mut Dice, hosts: u64) {
@@ -140,6 +169,8 @@ fn policy(cluster: &mut Cluster, dice: &mut Dice) {
                 policy.weighers.insert((*name).into(), multiplier);
             }
         }
+        policy.preemption = dice.once_in(2);
+        policy.reserve_after_s = dice.pick(&[0, 30, 30]);
         policy.max_instances_per_host = 1 + dice.roll(8) as u32;
         policy.max_io_ops_per_host = 1 + dice.roll(8) as u32;
         if dice.once_in(2) {
@@ -152,8 +183,8 @@ fn policy(cluster: &mut Cluster, dice: &mut Dice) {
 /// Asks for one more VM, which quota may refuse.
 pub fn wish(cluster: &mut Cluster, dice: &mut Dice) {
     let big = dice.roll(2);
-    let size = Size { vcpus: 1 + dice.roll(2) as u32, memory_mib: 500 + big * 1000, disk_gib: big * 5 };
-    let specs: [&[(&str, &str)]; 8] = [
+    let size = Size { vcpus: 1 + dice.roll(3) as u32, memory_mib: 500 + big * 1000, disk_gib: big * 5 };
+    let specs: [&[(&str, &str)]; 13] = [
         &[],
         &[],
         &[],
@@ -162,6 +193,11 @@ pub fn wish(cluster: &mut Cluster, dice: &mut Dice) {
         &[("trait:CUSTOM_FAST", "required")],
         &[("resources:CUSTOM_GPU", "1"), ("capabilities:cores", ">= 4")],
         &[("aggregate_instance_extra_specs:ssd", "true"), ("trait:CUSTOM_FAST", "forbidden")],
+        &[],
+        &[("hw:cpu_policy", "dedicated")],
+        &[("hw:cpu_policy", "dedicated"), ("hw:numa_nodes", "1")],
+        &[("pci_passthrough:alias", "gpu:1")],
+        &[("hw:cpu_policy", "dedicated"), ("pci_passthrough:alias", "gpu:2")],
     ];
     let flavor = cluster.flavor_with(size, dice.pick(&specs));
     cluster.now = Timestamp(cluster.now.0 + dice.roll(2));
@@ -175,11 +211,16 @@ pub fn wish(cluster: &mut Cluster, dice: &mut Dice) {
 fn steer(vm: &mut CreateVm, dice: &mut Dice, vms: &[VmId], hosts: u64) {
     vm.image = ImageId(Uuid::from_u128(dice.pick(&[1, 1, 2, 3])));
     vm.node = dice.once_in(20).then(|| NodeId(1 + dice.roll(hosts)));
+    if hosts >= FAILOVER_NODES_MIN as u64 && vm.node.is_none() && dice.once_in(4) {
+        vm.availability = Availability::Failover;
+        vm.policies.disk_loss = DiskLoss::Recreate;
+    }
     vm.on_no_host = if dice.once_in(5) { OnNoHost::Fail } else { OnNoHost::Queue };
     let scheduling = &mut vm.scheduling;
     scheduling.availability_zone = dice.once_in(6).then(|| dice.pick(&["bow", "default"]).to_owned());
     scheduling.group = dice.once_in(3).then(|| GroupId(Uuid::from_u128(1 + u128::from(dice.roll(3)))));
     scheduling.priority = dice.pick(&[0, 0, 0, -1, 5]);
+    scheduling.preemptible = dice.once_in(2);
     scheduling.near = dice.once_in(10).then(|| dice.pick(&["127.0.0.0/8", "10.0.0.0/8"]).to_owned());
     if dice.once_in(6) {
         let label = |key: &str, operator, values: &[&str]| Requirement {
@@ -204,11 +245,22 @@ fn steer(vm: &mut CreateVm, dice: &mut Dice, vms: &[VmId], hosts: u64) {
     }
 }
 
-/// Places what waits; then some VMs run, some fail to build, some are deleted.
+/// Places what waits; then some VMs run, some fail to build, some are deleted. Those that still wait have done so for
+/// long when the next decisions keep hosts for them and evict others.
 fn settle(cluster: &mut Cluster, dice: &mut Dice) {
+    decide(cluster);
+    come_and_go(cluster, dice);
+    cluster.now = Timestamp(cluster.now.0 + 40_000);
+    (0..2).for_each(|_| decide(cluster));
+}
+
+fn decide(cluster: &mut Cluster) {
     let facts = Facts { now: cluster.now, ..Facts::default() };
     let commands = Placement.decide(&cluster.state, &facts);
     cluster.carry_out(commands);
+}
+
+fn come_and_go(cluster: &mut Cluster, dice: &mut Dice) {
     let placed: Vec<VmId> =
         cluster.state.vms.values().filter(|vm| vm.claim.is_some()).map(|vm| vm.id).collect();
     for vm in placed {

@@ -145,6 +145,7 @@ impl Cx<'_> {
     pub(super) fn refresh_inventory(&mut self, id: NodeId) {
         let Some(mut node) = self.state.nodes.get(&id).cloned() else { return };
         node.inventory = self.state.inventory_of(id);
+        node.recount_room();
         node.compare_inventory(self.at);
         self.state.nodes.insert(id, node);
     }

@@ -57,6 +57,7 @@ impl Cx<'_> {
                 past_boots: Vec::new(),
                 boot_revision: Revision::default(),
                 allocated: Resources::default(),
+                room: Default::default(),
                 inventory: BTreeMap::new(),
                 inventory_overrides: BTreeMap::new(),
                 labels: BTreeMap::new(),

@@ -1,10 +1,10 @@
 //! The leader's decisions: a claim begins here and nowhere else (FENCING.md, rule 1).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Cx, not_found, wrong_state};
 use crate::command::{NoHost, PlaceVms, Placement};
-use crate::feasible::{claim_of, feasible, parts_for, parts_taken};
+use crate::feasible::{claim_of, feasible, no_node_fits, parts_for};
 use crate::id::{Epoch, VmId};
 use crate::limits;
 use crate::parts::{self, Parts};
@@ -54,13 +54,13 @@ impl Cx<'_> {
             .map_err(|(by, message)| Reason::Infeasible { by: by.to_owned(), message })?;
 
         let parts = match parts::asks(&vm.spec) {
-            true => parts_for(&node, &parts_taken(self.state, node.id), &vm)
+            true => parts_for(&node, &node.room.parts, &vm)
                 .map_err(|(by, message)| Reason::Infeasible { by: by.to_owned(), message })?,
             false => Parts::default(),
         };
         let resources = claim_of(&vm.spec);
         if !planted(Plant::ClaimLater) {
-            node.allocated.add(&resources);
+            node.add_claim(&resources, &parts);
         }
         let epoch = Epoch(self.revision);
         let availability = vm.spec.availability;
@@ -104,7 +104,8 @@ impl Cx<'_> {
             .map(|refusal| HostReason { message: limits::clip(&refusal.message), ..refusal.clone() })
             .collect();
         self.reserve(&mut vm, c)?;
-        let message = format!("no node fits it ({})", summary(&vm.refusals));
+        let counts = if c.counts.is_empty() { count(&c.refusals) } else { c.counts.clone() };
+        let message = no_node_fits(&counts);
         // Nobody may be there to ask again for one that lost its node.
         if c.give_up && !vm.recovery.failing_over {
             self.state.waiting.remove(&c.vm);
@@ -137,14 +138,11 @@ impl Cx<'_> {
     }
 }
 
-/// `2 × Capacity, 1 × ComputeStatus`: the filters that refused and how often, by name.
-fn summary(refusals: &[HostReason]) -> String {
-    let mut counts = std::collections::BTreeMap::<&str, usize>::new();
-    for refusal in refusals {
-        *counts.entry(refusal.by.as_str()).or_default() += 1;
+/// How many nodes each filter refused.
+fn count(refusals: &[HostReason]) -> BTreeMap<String, u32> {
+    let mut counts = BTreeMap::new();
+    for refusal in refusals.iter().take(limits::NODES_MAX) {
+        *counts.entry(refusal.by.clone()).or_default() += 1;
     }
-    if counts.is_empty() {
-        return "the cluster has no nodes to try".to_owned();
-    }
-    counts.iter().map(|(by, count)| format!("{count} × {by}")).collect::<Vec<_>>().join(", ")
+    counts
 }

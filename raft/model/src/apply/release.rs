@@ -84,7 +84,7 @@ impl Cx<'_> {
         let mut node = self.state.nodes.get(&claim.node).cloned().expect("a claim is on a node that exists");
         let never_added = planted(Plant::ClaimLater) && vm.observed.is_none();
         if !never_added && !planted(Plant::LeakClaim) {
-            node.allocated.sub(&claim.resources);
+            node.end_claim(&claim.resources, &claim.parts);
         }
         node.compare_inventory(self.at);
         self.state.nodes.insert(node.id, node);

@@ -67,7 +67,7 @@ impl Cx<'_> {
     fn claim_at_last(&mut self, vm: &Vm) {
         let Some(claim) = &vm.claim else { return };
         if let Some(mut node) = self.state.nodes.get(&claim.node).cloned() {
-            node.allocated.add(&claim.resources);
+            node.add_claim(&claim.resources, &claim.parts);
             self.state.nodes.insert(node.id, node);
         }
     }

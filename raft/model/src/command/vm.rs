@@ -1,6 +1,6 @@
 //! Commands about VMs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -82,7 +82,8 @@ pub struct Choice {
     pub scores: Vec<Score>,
 }
 
-/// The leader found no host: keep the reasons; with `give_up`, the VM goes to ERROR.
+/// The leader found no host: keep the reasons; with `give_up`, the VM goes to ERROR. The reasons may be those of some
+/// nodes only: then `counts` says how many each filter refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NoHost {
     /// Revision of the sender's `BeginLeadership`.
@@ -90,6 +91,9 @@ pub struct NoHost {
     pub vm: VmId,
     pub refusals: Vec<HostReason>,
     pub give_up: bool,
+    /// Nodes by the filter that refused; empty where `refusals` has them all.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub counts: BTreeMap<String, u32>,
     /// The host to keep for it; none ends what was kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserve: Option<NodeId>,

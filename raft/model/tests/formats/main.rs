@@ -138,6 +138,7 @@ fn samples() -> Vec<Command> {
                 message: "VCPU: 2 wanted, 1 free of 4".into(),
             }],
             give_up: false,
+            counts: Default::default(),
             reserve: None,
         }),
         Command::SetVmPower(SetVmPower {

@@ -183,6 +183,7 @@ pub fn step() -> impl Strategy<Value = Step> {
         2 => (vm.clone(), 0..60u64, any::<bool>()).prop_map(move |(v, leadership, give_up)| command(Command::NoHost(NoHost {
             leadership: Revision(leadership), vm: vm_id(v), give_up,
             refusals: vec![HostReason { node: NodeId(1), by: "Capacity".into(), message: "full".into() }],
+            counts: if give_up { [("Capacity".to_owned(), 3)].into() } else { Default::default() },
             reserve: (leadership % 2 == 0).then_some(NodeId(1 + leadership % 3)),
         }))),
         4 => (vm.clone(), any::<bool>(), any::<bool>(), stop()).prop_map(move |(v, on, reboot, stop)| {
