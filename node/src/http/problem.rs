@@ -141,8 +141,9 @@ impl From<Reason> for Failure {
                 let quota = Some(Box::new(QuotaExceeded { project, class, wanted, used, limit }));
                 Self { quota, ..new(Code::QuotaExceeded).hint(hint) }
             }
-            Reason::Unadmitted { .. } => new(Code::Unavailable)
-                .hint("other failover VMs are being created at the same time; nothing was changed, try again"),
+            Reason::Unadmitted { .. } => new(Code::Unavailable).hint(
+                "other failover VMs are being created at the same time; nothing was changed, try again",
+            ),
             Reason::StaleLeadership { .. } | Reason::StaleReport | Reason::BatchRefused => {
                 new(Code::Internal)
             }

@@ -87,7 +87,11 @@ async fn server(before: Vm, after: Option<Vm>) -> TestServer {
 
 fn context(server: &TestServer) -> Context {
     let endpoint = Endpoint::parse(&server.address.to_string()).unwrap();
-    Context { client: Client::new(vec![endpoint]), output: Output::new(Format::Table), project: "default".into() }
+    Context {
+        client: Client::new(vec![endpoint]),
+        output: Output::new(Format::Table),
+        project: "default".into(),
+    }
 }
 
 const LIMIT: Duration = Duration::from_secs(30);
