@@ -198,7 +198,9 @@ impl Vm {
             return Err("the drain of its node stopped it, and starts it again when it is over".to_owned());
         }
         if self.spec.node.is_some() {
-            return Err("it was created for that node only; `holm vm set NAME --any-node` frees it".to_owned());
+            return Err(
+                "it was created for that node only; `holm vm set NAME --any-node` frees it".to_owned()
+            );
         }
         if !self.spec.is_movable() {
             return Err("its local disk holds something (`disk_loss: refuse`)".to_owned());

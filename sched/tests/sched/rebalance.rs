@@ -98,7 +98,10 @@ fn what_cannot_move_stays_with_the_reason() {
             "it runs and is pinned, and there is no live migration: stop it first",
         ),
         (on(&mut cluster, 1, disk, |_| {}), "its local disk holds something (`disk_loss: refuse`)"),
-        (on(&mut cluster, 1, ONE, |vm| vm.node = Some(NodeId(1))), "it was created for that node only; `holm vm set NAME --any-node` frees it"),
+        (
+            on(&mut cluster, 1, ONE, |vm| vm.node = Some(NodeId(1))),
+            "it was created for that node only; `holm vm set NAME --any-node` frees it",
+        ),
     ];
     let plan = plan(&cluster);
     assert_eq!(plan.moves, []);
