@@ -30,7 +30,8 @@ pub fn explain(state: &State, actor: Actor, command: Command, ids: &[VmId]) -> R
     if batch {
         explanation.placements = placements(&imagined, &vms);
         let placed = explanation.placements.iter().filter(|planned| planned.node.is_some()).count();
-        explanation.summary = format!("{placed} of {} VMs would be placed now", vms.len());
+        explanation.summary =
+            format!("{placed} of {} VMs would be placed now; ids draw among equally good nodes", vms.len());
     }
     Ok(explanation)
 }
@@ -53,7 +54,16 @@ fn summary(explanation: &Explanation) -> String {
     let (count, best) = (fits.clone().count(), fits.clone().next());
     let all = explanation.hosts.len();
     match best {
-        Some(best) => format!("{count} of {all} nodes fit, {} best; nothing was created", best.node),
+        Some(best) => {
+            // Its id draws one of them, and the one that is created has another id than the one imagined.
+            let equal: Vec<&str> =
+                fits.filter(|host| host.score == best.score).map(|host| host.node.as_str()).collect();
+            let best = match equal.as_slice() {
+                [] | [_] => format!("{} best", best.node),
+                equal => format!("one of {} gets it, all equally good", equal.join(", ")),
+            };
+            format!("{count} of {all} nodes fit, {best}; nothing was created")
+        }
         None => match &explanation.eviction {
             Some(Eviction { node, victims }) => {
                 let victims = victims.join(", ");
