@@ -26,6 +26,9 @@ pub fn check(events: &[Event]) -> Verdict {
             ));
         }
     }
+    if born.is_empty() {
+        return Verdict::unknown(NAME, "nothing is known to have come to be");
+    }
     Verdict::of(NAME, violations, format!("{} ids", born.len()))
 }
 

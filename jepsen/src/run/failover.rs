@@ -17,7 +17,7 @@ use super::measure::{counts, unavailability};
 use super::stored::Stored;
 use super::{Aftermath, Judged, OwnFaults, Running};
 use crate::checker::failover::{self, Kept, Terms};
-use crate::checker::{epochs, faults, leaders, vacuity, whole};
+use crate::checker::{epochs, events, faults, leaders, vacuity, whole};
 use crate::harness::client::Call as Request;
 use crate::harness::events::{Follower, Stream, drain};
 use crate::harness::vms::tiny_vm;
@@ -145,6 +145,7 @@ pub(super) fn judge(stored: &Stored<Evidence>) -> Result<Judged> {
     let kind = |call: &Call| if matches!(call, Call::Add(_)) { "add" } else { "read" };
     let verdicts = vec![
         failover::check(lifetimes, &faults, vms, TERMS, must_move),
+        events::check(1, stream.at, std::slice::from_ref(stream)),
         epochs::check(lifetimes, &stream.events),
         leaders::check(&stream.events),
         faults::check(stored.parameters.expected(&faults), &faults),

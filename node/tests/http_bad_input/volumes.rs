@@ -20,7 +20,8 @@ pub fn cases() -> Vec<Case> {
         body["volumes"] = volumes;
         body
     };
-    let of_vm = |volumes, status, code, field| Case::post("/v1/vms", with_volumes(volumes), status, code, field);
+    let of_vm =
+        |volumes, status, code, field| Case::post("/v1/vms", with_volumes(volumes), status, code, field);
     vec![
         Case::post(volumes, json!({"path": "/a"}), 422, "missing_field", Some("name")),
         Case::post(volumes, json!({"name": "v"}), 422, "missing_field", Some("path")),
