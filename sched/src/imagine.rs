@@ -33,6 +33,13 @@ pub fn displace(state: &mut State, vm: &Vm) {
     state.vms.insert(vm.id, Vm { claim: None, status: VmStatus::Build, excluded, ..vm.clone() });
 }
 
+/// The VM is gone, and so is its claim.
+pub fn forget(state: &mut State, id: VmId) {
+    let Some(vm) = state.vms.get(&id).cloned() else { return };
+    displace(state, &vm);
+    state.vms.remove(&id);
+}
+
 /// Gives hosts to the waiting VMs that find one, as decisions to come would.
 pub fn settle(state: &mut State) {
     let policy = Policy::of(&state.scheduler);

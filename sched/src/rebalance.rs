@@ -106,8 +106,8 @@ struct Class {
     multiplier: i128,
     /// How many hosts have any and take VMs.
     hosts: i128,
-    /// By host, in millionths.
-    used: Vec<i128>,
+    /// By host. Shares are worked out from it anew: sums of rounded ones would drift from what is then measured.
+    claimed: Vec<u64>,
     capacity: Vec<u64>,
     sum: i128,
     sum_of_squares: i128,
@@ -132,11 +132,13 @@ impl Class {
     /// The sums with this much moved.
     fn moved(&self, from: usize, to: usize, takes: &[bool], amount: u64) -> (i128, i128) {
         let (mut sum, mut squares) = (self.sum, self.sum_of_squares);
-        for (host, change) in [(from, -self.share(from, amount)), (to, self.share(to, amount))] {
+        let (less, more) =
+            (self.claimed[from].saturating_sub(amount), self.claimed[to].saturating_add(amount));
+        for (host, claimed) in [(from, less), (to, more)] {
             if takes[host] && self.capacity[host] > 0 {
-                let now = self.used[host];
-                sum += change;
-                squares += (now + change) * (now + change) - now * now;
+                let (now, then) = (self.share(host, self.claimed[host]), self.share(host, claimed));
+                sum += then - now;
+                squares += then * then - now * now;
             }
         }
         (sum, squares)
@@ -159,15 +161,14 @@ impl<'a> Picture<'a> {
                 class,
                 multiplier: i128::from(multiplier),
                 hosts: 0,
-                used: Vec::new(),
+                claimed: Vec::new(),
                 capacity,
                 sum: 0,
                 sum_of_squares: 0,
             };
-            class.used =
-                (0..hosts.len()).map(|at| class.share(at, hosts[at].claimed.get(&class.class))).collect();
+            class.claimed = hosts.iter().map(|host| host.claimed.get(&class.class)).collect();
             for at in (0..hosts.len()).filter(|at| takes[*at] && class.capacity[*at] > 0) {
-                let used = class.used[at];
+                let used = class.share(at, class.claimed[at]);
                 class.hosts += 1;
                 class.sum += used;
                 class.sum_of_squares += used * used;
@@ -227,8 +228,8 @@ impl<'a> Picture<'a> {
         for class in &mut self.classes {
             let amount = claim.resources.get(&class.class);
             (class.sum, class.sum_of_squares) = class.moved(from, to, &self.takes, amount);
-            class.used[from] -= class.share(from, amount);
-            class.used[to] += class.share(to, amount);
+            class.claimed[from] = class.claimed[from].saturating_sub(amount);
+            class.claimed[to] = class.claimed[to].saturating_add(amount);
         }
         self.hosts[from].without(vm);
         self.hosts[to].claim(&claim.resources);

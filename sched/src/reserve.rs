@@ -6,6 +6,9 @@
 //! would leave over: the claims made since, theirs and its own together stay within capacity. So whatever
 //! was there before goes in time, and then it fits. VMs ahead of it take what they fit into, as always.
 //!
+//! Where VMs were evicted for it, nobody behind it claims anything there before all that leave have left: the first
+//! of them would go back to the room it made, and be evicted again.
+//!
 //! A reservation is part of the VM's record, so decisions replay; apply does not ask it again.
 
 use std::borrow::Cow;
@@ -28,6 +31,8 @@ pub struct Kept<'a> {
     pub vm: &'a Vm,
     /// What it needs, and what was claimed here since the host is kept.
     spoken_for: Resources,
+    /// Whether VMs were evicted for it, and some still leave.
+    is_being_emptied: bool,
     /// Whether VMs behind the holder are held off. In a run over the queue only once its turn has come:
     /// before that, answers are shared by VMs that may be ahead of it or behind.
     pub in_force: bool,
@@ -42,7 +47,9 @@ impl<'a> Kept<'a> {
         claims
             .filter(|claim| claim.epoch.0 > reserved.since)
             .for_each(|claim| spoken_for.add(&claim.resources));
-        Some((reserved.node, Self { vm, spoken_for, in_force: false }))
+        let leaves = |other: &Vm| other.recovery.vacate.is_some();
+        let is_being_emptied = !reserved.evicted.is_empty() && state.vms_on(reserved.node).any(leaves);
+        Some((reserved.node, Self { vm, spoken_for, is_being_emptied, in_force: false }))
     }
 
     /// Somebody claimed more.
@@ -54,7 +61,7 @@ impl<'a> Kept<'a> {
     pub fn leaves(&self, host: &Host<'_>, request: &Request<'_>) -> bool {
         !self.in_force
             || queue::rank(request.vm) <= queue::rank(self.vm)
-            || feasible::has_capacity(host.node, &self.spoken_for, &request.claim)
+            || !self.is_being_emptied && feasible::has_capacity(host.node, &self.spoken_for, &request.claim)
     }
 
     /// [`Kept::leaves`], with words.
@@ -64,6 +71,9 @@ impl<'a> Kept<'a> {
     pub fn check(&self, host: &Host<'_>, request: &Request<'_>) -> Result<(), Refusal> {
         if self.leaves(host, request) {
             return Ok(());
+        }
+        if self.is_being_emptied {
+            return Err(format!("kept for `{}`: VMs that make room for it have not left yet", self.vm.name));
         }
         let short = feasible::capacity(host.node, &self.spoken_for, &request.claim).err().unwrap_or_default();
         Err(format!("kept for `{}`: it has long waited, and beside it {short}", self.vm.name))

@@ -145,7 +145,10 @@ impl<'a> Batch<'a> {
         let Ok(at) = self.hosts.binary_search_by_key(&reserved.node, Host::id) else { return };
         if self.hosts[at].kept.as_ref().is_some_and(|kept| kept.vm.id == vm.id) {
             self.hosts[at].keep();
-            self.changes.push(at);
+            // What is among the changes is asked again, and so chosen.
+            if self.offered.binary_search(&at).is_ok() {
+                self.changes.push(at);
+            }
         }
     }
 

@@ -3,7 +3,8 @@
 //! same filters and weighers and in the order of the queue.
 //!
 //! VMs that fail over, and those that wait already, go first: they move by themselves. Pinned VMs stay with
-//! their node until somebody moves them; what is said of them holds for that moment.
+//! their node until somebody moves them; what is said of them holds for that moment. Those that are being deleted go
+//! nowhere; those a fence takes are gone with it, and hold no group to the lost node.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +12,7 @@ use holm_model::vm::{Availability, HostReason, Vm, VmStatus, WantPower};
 use holm_model::{NodeId, State, VmId};
 use serde::{Deserialize, Serialize};
 
-use crate::imagine::{change, displace, place};
+use crate::imagine::{change, displace, forget, place};
 use crate::policy::Policy;
 use crate::queue;
 use crate::select::Batch;
@@ -92,6 +93,11 @@ impl Foreseen {
     fn without(state: &State, lose: &[NodeId], drain: &[NodeId]) -> Self {
         let mut after = state.clone();
         change(&mut after, lose, |node| node.up = false);
+        let gone = |vm: &&Vm| vm.status == VmStatus::Deleting && vm.fails_over();
+        lose.iter()
+            .flat_map(|node| state.vms_on(*node))
+            .filter(gone)
+            .for_each(|vm| forget(&mut after, vm.id));
         change(&mut after, drain, |node| {
             node.enabled = false;
             node.disabled_reason = Some("it is to be drained".to_owned());

@@ -141,6 +141,30 @@ fn the_victim_leaves_the_room_is_kept_and_the_records_say_for_whom() {
 }
 
 #[test]
+fn the_evicted_do_not_return_to_the_room_they_make_while_others_still_leave() {
+    let mut cluster = Cluster::of(&[MEDIUM]);
+    cluster.policy(|policy| policy.preemption = true);
+    let stays = cluster.vm_with(size(5), Some(1), OnNoHost::Queue);
+    assert_eq!(cluster.placed_on(stays), Some(1));
+    let (quick, slow) = (resident(&mut cluster, 1, 1, 0), resident(&mut cluster, 1, 2, 0));
+    let vm = urgent(&mut cluster, 3, None);
+    assert_eq!(cluster.placed_on(vm), None);
+    cluster.release(quick, ReleaseCause::Vacated);
+    let other = cluster.vm(size(1));
+    for waiting in [quick, other] {
+        assert_eq!(cluster.placed_on(waiting), None);
+    }
+    let message =
+        format!("kept for `{}`: VMs that make room for it have not left yet", cluster.record(vm).name);
+    assert_eq!(cluster.record(other).refusals[0].message, message);
+    assert_eq!(decide(&cluster.state), [], "nobody is evicted twice");
+    cluster.release(slow, ReleaseCause::Vacated);
+    assert_eq!(cluster.placed_on(vm), Some(1));
+    let evicted = &cluster.record(vm).decision.as_ref().expect("it was placed").evicted;
+    assert_eq!(evicted, &BTreeSet::from([quick, slow]));
+}
+
+#[test]
 fn explain_names_whom_it_would_evict() {
     let mut cluster = cluster();
     let victims: Vec<VmId> = (1..=2).map(|node| resident(&mut cluster, node, 8, 0)).collect();

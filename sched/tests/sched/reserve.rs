@@ -5,8 +5,9 @@ use holm_model::policy::RESERVE_AFTER_S;
 use holm_model::scheduling::Scheduling;
 use holm_model::vm::OnNoHost;
 use holm_model::{NodeId, Timestamp, VmId};
+use holm_sched::controllers::Placement;
 use holm_sched::explain::Verdict;
-use holm_sched::{Policy, explain};
+use holm_sched::{Controller, Facts, Policy, explain};
 use proptest::prelude::*;
 
 use crate::cluster::{Cluster, HostSize, MEDIUM, SMALL_VM};
@@ -86,6 +87,30 @@ fn explain_says_for_whom_a_host_is_kept_and_what_is_left_over() {
         vm.scheduling = urgent;
     });
     assert_eq!(cluster.placed_on(urgent), Some(host));
+}
+
+#[test]
+fn a_host_that_is_kept_and_withheld_is_given_to_nobody() {
+    let mut cluster = Cluster::of(&[MEDIUM; 2]);
+    let most = Size { vcpus: 6, memory_mib: 1024, disk_gib: 1 };
+    let residents = [1, 2].map(|node| {
+        let vm = cluster.vm_with(most, Some(node), OnNoHost::Queue);
+        assert_eq!(cluster.placed_on(vm), Some(node));
+        vm
+    });
+    let size = Size { vcpus: 3, ..most };
+    let holder = cluster.vm(size);
+    cluster.now = Timestamp(cluster.now.0 + AFTER_MS);
+    assert_eq!(cluster.placed_on(holder), None);
+    let host = kept(&cluster, holder).expect("one is kept");
+    cluster.delete(residents[host as usize - 1]);
+    let alike = cluster.vm(size);
+    let facts = Facts { now: cluster.now, unheard: [NodeId(host)].into(), ..Facts::default() };
+    let commands = Placement.decide(&cluster.state, &facts);
+    cluster.carry_out(commands);
+    assert_eq!([holder, alike].map(|vm| cluster.record(vm).claim.clone()), [None, None]);
+    assert_eq!(cluster.placed_on(alike), Some(host), "once it is heard, there is room for both");
+    assert_eq!(cluster.record(holder).claim.as_ref().map(|claim| claim.node.0), Some(host));
 }
 
 #[test]

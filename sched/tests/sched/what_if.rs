@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use holm_model::command::FenceNode;
+use holm_model::command::{DeleteVm, FenceNode};
 use holm_model::flavor::Size;
 use holm_model::group::GroupPolicy;
 use holm_model::scheduling::Scheduling;
-use holm_model::vm::{Availability, VmStatus};
+use holm_model::vm::{Availability, DiskLoss, VmStatus};
 use holm_model::{Actor, Command, NodeId, ResourceClass, VmId};
 use holm_sched::controllers::Placement;
 use holm_sched::explain::Verdict;
@@ -71,6 +71,31 @@ fn what_if_keeps_groups_apart_while_they_move() {
     let together = what_if(&cluster.state, &[NodeId(1)], &[NodeId(2), NodeId(3), NodeId(4)]);
     assert!(together.moves.is_empty());
     assert_eq!(together.stuck.len(), 3);
+}
+
+#[test]
+fn a_member_that_is_being_deleted_holds_no_group_to_the_lost_node() {
+    let mut cluster = Cluster::of(&[MEDIUM; 3]);
+    let together = cluster.group(1, GroupPolicy::Affinity, None);
+    let [going, stays] = [(); 2].map(|()| {
+        cluster.create(SMALL_VM, |vm| {
+            vm.availability = Availability::Failover;
+            vm.policies.disk_loss = DiskLoss::Recreate;
+            vm.scheduling.group = Some(together);
+        })
+    });
+    let lost = NodeId(cluster.placed_on(going).expect("there is room"));
+    cluster.run(going);
+    cluster.run(stays);
+    cluster.done(Command::DeleteVm(DeleteVm { vm: going, expected: None }));
+    // Named twice, it is lost once.
+    let answer = what_if(&cluster.state, &[lost, lost], &[]);
+    let [moved] = answer.moves.as_slice() else { panic!("{answer:?}") };
+    assert_eq!((moved.vm, answer.stuck), (stays, vec![]));
+    let leadership = cluster.leadership();
+    cluster.done(Command::FenceNode(FenceNode { leadership, node: lost }));
+    assert_eq!(cluster.placed_on(stays), Some(moved.to.0));
+    assert!(!cluster.state.vms.contains_key(&going));
 }
 
 #[test]

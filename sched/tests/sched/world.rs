@@ -5,13 +5,13 @@
 use std::collections::BTreeSet;
 
 use holm_model::cluster_policy::FAILOVER_NODES_MIN;
-use holm_model::command::{CreateVm, DeleteVm, SetQuota};
+use holm_model::command::{CreateVm, DeleteVm, ReleaseCause, SetQuota};
 use holm_model::flavor::Size;
 use holm_model::group::GroupPolicy;
 use holm_model::parts::{Offer, PCPU, PciDevice};
 use holm_model::policy::{FILTERS, WEIGHERS};
 use holm_model::resources::InventoryOverride;
-use holm_model::scheduling::{Effect, Operator, Requirement, Taint, Toleration};
+use holm_model::scheduling::{Effect, Operator, Requirement, Scheduling, Taint, Toleration};
 use holm_model::vm::{Availability, DiskLoss, OnNoHost};
 use holm_model::{Command, GroupId, ImageId, Inventory, NodeId, Reply, ResourceClass, Timestamp, VmId};
 use holm_sched::controllers::Placement;
@@ -49,7 +49,10 @@ pub fn world(seed: u64) -> Cluster {
     // Few sizes, so that hosts are often equal and every claim turns the choice.
     let sizes =
         [of(8, 9000, 40), of(8, 9000, 40), of(8, 9000, 40), of(16, 9000, 20), of(3, 4000, 10), of(0, 0, 0)];
-    let hosts: Vec<HostSize> = (0..=dice.roll(8)).map(|_| dice.pick(&sizes)).collect();
+    // Every third one is crowded.
+    let crowded = dice.once_in(3);
+    let more_hosts = dice.roll(if crowded { 4 } else { 8 });
+    let hosts: Vec<HostSize> = (0..=more_hosts).map(|_| dice.pick(&sizes)).collect();
     let mut cluster = Cluster::of(&hosts);
     (1..=hosts.len() as u64).for_each(|n| furnish(&mut cluster, &mut dice, n));
     aggregates(&mut cluster, &mut dice, hosts.len() as u64);
@@ -67,10 +70,10 @@ pub fn world(seed: u64) -> Cluster {
         let project = "default".to_owned();
         cluster.done(Command::SetQuota(SetQuota { project, limits: [limit].into() }));
     }
-    policy(&mut cluster, &mut dice);
-    let early = dice.roll(20);
+    policy(&mut cluster, &mut dice, crowded);
+    let early = dice.roll(20) + if crowded { 15 } else { 0 };
     (0..early).for_each(|_| wish(&mut cluster, &mut dice));
-    settle(&mut cluster, &mut dice);
+    settle(&mut cluster, &mut dice, crowded);
     let late = dice.roll(20);
     (0..late).for_each(|_| wish(&mut cluster, &mut dice));
     cluster
@@ -155,7 +158,7 @@ fn aggregates(cluster: &mut Cluster, dice: &mut Dice, hosts: u64) {
     }
 }
 
-fn policy(cluster: &mut Cluster, dice: &mut Dice) {
+fn policy(cluster: &mut Cluster, dice: &mut Dice, crowded: bool) {
     cluster.policy(|policy| {
         for (name, on) in FILTERS {
             if !on && dice.once_in(3) {
@@ -169,7 +172,7 @@ fn policy(cluster: &mut Cluster, dice: &mut Dice) {
                 policy.weighers.insert((*name).into(), multiplier);
             }
         }
-        policy.preemption = dice.once_in(2);
+        policy.preemption = crowded || dice.once_in(2);
         policy.reserve_after_s = dice.pick(&[0, 30, 30]);
         policy.max_instances_per_host = 1 + dice.roll(8) as u32;
         policy.max_io_ops_per_host = 1 + dice.roll(8) as u32;
@@ -182,6 +185,10 @@ fn policy(cluster: &mut Cluster, dice: &mut Dice) {
 
 /// Asks for one more VM, which quota may refuse.
 pub fn wish(cluster: &mut Cluster, dice: &mut Dice) {
+    wish_for(cluster, dice, |_| {});
+}
+
+fn wish_for(cluster: &mut Cluster, dice: &mut Dice, change: impl FnOnce(&mut CreateVm)) {
     let big = dice.roll(2);
     let size = Size { vcpus: 1 + dice.roll(3) as u32, memory_mib: 500 + big * 1000, disk_gib: big * 5 };
     let specs: [&[(&str, &str)]; 13] = [
@@ -203,7 +210,10 @@ pub fn wish(cluster: &mut Cluster, dice: &mut Dice) {
     cluster.now = Timestamp(cluster.now.0 + dice.roll(2));
     let vms: Vec<VmId> = cluster.state.vms.keys().copied().collect();
     let hosts = cluster.state.nodes.len() as u64;
-    let request = cluster.request(flavor, |vm| steer(vm, dice, &vms, hosts));
+    let request = cluster.request(flavor, |vm| {
+        steer(vm, dice, &vms, hosts);
+        change(vm);
+    });
     let reply = cluster.apply(Command::CreateVm(request));
     assert!(!matches!(&reply, Reply::Rejected(reason) if !reason.to_string().contains("quota")), "{reply:?}");
 }
@@ -247,11 +257,25 @@ fn steer(vm: &mut CreateVm, dice: &mut Dice, vms: &[VmId], hosts: u64) {
 
 /// Places what waits; then some VMs run, some fail to build, some are deleted. Those that still wait have done so for
 /// long when the next decisions keep hosts for them and evict others.
-fn settle(cluster: &mut Cluster, dice: &mut Dice) {
+fn settle(cluster: &mut Cluster, dice: &mut Dice, crowded: bool) {
     decide(cluster);
     come_and_go(cluster, dice);
+    if crowded {
+        // These come to hosts that are full, go before others, and ask for nothing but room.
+        let urgent = |vm: &mut CreateVm| {
+            vm.image = ImageId(Uuid::from_u128(1));
+            vm.scheduling = Scheduling { priority: 7, ..Scheduling::default() };
+        };
+        (0..dice.roll(8)).for_each(|_| wish_for(cluster, dice, urgent));
+        decide(cluster);
+    }
     cluster.now = Timestamp(cluster.now.0 + 40_000);
-    (0..2).for_each(|_| decide(cluster));
+    for _ in 0..2 {
+        decide(cluster);
+        let leaving = cluster.state.vms.values().filter(|vm| vm.recovery.vacate.is_some() && dice.once_in(2));
+        let gone: Vec<VmId> = leaving.map(|vm| vm.id).collect();
+        gone.into_iter().for_each(|vm| cluster.release(vm, ReleaseCause::Vacated));
+    }
 }
 
 fn decide(cluster: &mut Cluster) {
