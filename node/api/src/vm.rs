@@ -206,7 +206,8 @@ pub struct Vm {
     pub observed: Option<Observed>,
     /// Hosts where it failed to build.
     pub excluded: Vec<HostReason>,
-    /// Why each host refused it at the last decision.
+    /// Why hosts refused it at the last decision: the words of 32 at most, of each filter among them. The fault's
+    /// message counts all.
     pub refusals: Vec<HostReason>,
     /// Host CPUs of its own, in the order of its vCPUs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

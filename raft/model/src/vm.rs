@@ -44,7 +44,8 @@ pub struct Vm {
     pub observed: Option<Observed>,
     /// Hosts where this VM failed to build, and why. At most three, then ERROR.
     pub excluded: Vec<HostReason>,
-    /// Why each host refused it at the last decision; empty once placed.
+    /// Why hosts refused it at the last decision, of some only where they are many; the fault counts all. Empty once
+    /// placed.
     pub refusals: Vec<HostReason>,
     /// While it waits: the host that is kept for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
