@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use holm_model::{Command, Reply, VmId};
+use holm_model::{Command, Reply, Revision, VmId};
 use holm_node::agent::plan::Step;
 use holm_raft::leases::{Heartbeat, HeartbeatAnswer};
 use holm_vmm::hypervisor::ExitCause;
@@ -44,6 +44,8 @@ pub enum Message {
     },
     Propose {
         origin: Origin,
+        /// What its maker had applied; it may be long under way.
+        seen: Revision,
         command: Box<Command>,
     },
     Proposed {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use holm_model::command::BeginLeadership;
-use holm_model::{Command, Entry, Incarnation, NodeId, Reply};
+use holm_model::{Command, Entry, Incarnation, NodeId, Reply, Revision};
 use holm_raft::leases::ledger::Ledger;
 use holm_sched::Facts;
 use uuid::Uuid;
@@ -75,19 +75,20 @@ impl Sim {
         let begin = Command::BeginLeadership(BeginLeadership { node: id(node), term, incarnation });
         let process = self.daemons[node].process;
         self.apply(node);
-        self.append(node, begin, None);
+        let seen = self.daemons[node].state.revision;
+        self.append(node, begin, seen, None);
         self.heap.push(self.now + PERIOD, Event::Lead(process));
     }
 
     /// The leader adds an entry to its log. A process that leads no more adds what nobody will see.
-    pub fn append(&mut self, node: Ix, command: Command, origin: Option<Origin>) {
+    pub fn append(&mut self, node: Ix, command: Command, seen: Revision, origin: Option<Origin>) {
         let daemon = &self.daemons[node];
         let Some(lead) = &daemon.lead else { return };
         let begins = matches!(command, Command::BeginLeadership(_));
         if self.log.leader != Some(node) || lead.term != self.log.term || lead.begun_at.is_none() && !begins {
             return;
         }
-        let entry = start::entry(self.now, daemon.state.revision, "sim", command);
+        let entry = start::entry(self.now, seen, "sim", command);
         self.log.pending.push_back(Pending { entry, origin });
         let at = self.now + 2 + self.rng.below(2 * self.network.delay);
         self.heap.push(at, Event::Commit { term: self.log.term });

@@ -25,7 +25,7 @@ impl Sim {
             }
             Message::Heartbeat { process, sent_ns, beat } => self.heartbeat(to, process, sent_ns, beat),
             Message::Answer { process, sent_ns, answer } => self.answered(to, process, sent_ns, answer),
-            Message::Propose { origin, command } => self.append(to, *command, Some(origin)),
+            Message::Propose { origin, seen, command } => self.append(to, *command, seen, Some(origin)),
             Message::Proposed { origin, index, reply } => self.proposed(to, origin, index, *reply),
             Message::Read { process, id } => {
                 let Some(lead) = &self.daemons[to].lead else { return };
@@ -63,7 +63,8 @@ impl Sim {
         let (id, process) = self.wait_for(node, waiting);
         if let Some(leader) = self.daemons[node].leader {
             let origin = Origin { process, id };
-            self.send(node, leader, Message::Propose { origin, command: Box::new(command) });
+            let (seen, command) = (self.daemons[node].state.revision, Box::new(command));
+            self.send(node, leader, Message::Propose { origin, seen, command });
         }
         id
     }
