@@ -51,7 +51,7 @@ pub(super) async fn run(running: &mut Running) -> Result<Evidence> {
         let leader = running.cluster.leader().await?;
         let nodes = running.cluster.daemons.len();
         // Every third time the leader's own host, which then has to hand over.
-        let host = (leader + 1 + usize::try_from(round)?) % nodes;
+        let host = (leader + usize::try_from(round)?) % nodes;
         let other = (host + 1) % nodes;
         let name = format!("v{round}");
         let copy = spoilt_copy(running, host, &name, &guest).await?;
