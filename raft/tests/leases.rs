@@ -32,6 +32,14 @@ async fn granted(node: &Handle) -> Grant {
     }
 }
 
+/// As short as they may be.
+async fn shorten_leases(node: &Handle) {
+    let (ttl, margin) = (Some(LEASE_TTL_MS_MIN), Some(MARGIN_MS_MIN));
+    let policy = SetClusterPolicy { lease_ttl_ms: ttl, margin_ms: margin, ..SetClusterPolicy::default() };
+    let policy = Command::SetClusterPolicy(policy);
+    assert!(done(&node.propose(keyed(node, policy), PATIENCE).await.unwrap().reply));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn every_node_is_granted_a_lease_that_covers_what_was_acknowledged_before() {
     let mut cluster = Cluster::new(3, quick()).await;
@@ -83,10 +91,7 @@ async fn a_silent_node_may_be_fenced_when_its_lease_has_ended_and_is_granted_non
     cluster.all_up().await;
     let leader = cluster.leader().await;
     let node = cluster.node(leader);
-    let (ttl, margin) = (Some(LEASE_TTL_MS_MIN), Some(MARGIN_MS_MIN));
-    let policy = SetClusterPolicy { lease_ttl_ms: ttl, margin_ms: margin, ..SetClusterPolicy::default() };
-    let policy = Command::SetClusterPolicy(policy);
-    assert!(done(&node.propose(keyed(node, policy), PATIENCE).await.unwrap().reply));
+    shorten_leases(node).await;
     let silent = cluster.node((leader + 1) % 3);
     granted(silent).await;
     let since = Instant::now();
@@ -115,11 +120,7 @@ async fn a_grant_that_was_held_up_while_a_fence_came_and_went_is_none() {
     cluster.all_up().await;
     let leader = cluster.leader().await;
     let node = cluster.node(leader);
-    let (ttl, margin) = (Some(LEASE_TTL_MS_MIN), Some(MARGIN_MS_MIN));
-    let policy = SetClusterPolicy { lease_ttl_ms: ttl, margin_ms: margin, ..SetClusterPolicy::default() };
-    assert!(done(
-        &node.propose(keyed(node, Command::SetClusterPolicy(policy)), PATIENCE).await.unwrap().reply
-    ));
+    shorten_leases(node).await;
     let late = cluster.node((leader + 1) % 3).clone();
     granted(&late).await;
     let (go_on, until) = std::sync::mpsc::channel::<()>();

@@ -57,20 +57,11 @@ mod tests {
     use uuid::Uuid;
 
     use super::super::Finding;
-    use super::super::testing::event;
+    use super::super::testing::{self, event};
     use super::*;
 
     fn life(node: &str, epoch: Option<u64>) -> Lifetime {
-        let (from_ns, until_ns) = (10, 20);
-        Lifetime {
-            vm: Uuid::from_u128(1),
-            node: node.into(),
-            pid: 7,
-            start_ticks: 1,
-            epoch,
-            from_ns,
-            until_ns,
-        }
+        Lifetime { epoch, ..testing::life(1, node, 7, (10, 20)) }
     }
 
     fn placed(on: &str) -> Event {

@@ -132,23 +132,14 @@ fn shown(one: &Lifetime, next: &Lifetime) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Finding;
+    use super::super::{Finding, testing};
     use super::*;
 
     const S: u64 = 1_000_000_000;
     const TERMS: Terms = Terms { ttl_ms: 8_000, margin_ms: 2_000 };
 
     fn life(node: &str, pid: i32, from_s: u64, until_s: u64) -> Lifetime {
-        let (from_ns, until_ns) = (from_s * S, until_s * S);
-        Lifetime {
-            vm: Uuid::from_u128(1),
-            node: node.into(),
-            pid,
-            start_ticks: 1,
-            epoch: None,
-            from_ns,
-            until_ns,
-        }
+        testing::life(1, node, pid, (from_s * S, until_s * S))
     }
 
     fn vm(failover: bool, node: &str) -> [Kept; 1] {

@@ -81,6 +81,7 @@ fn power_went(faults: &[Fault], node: &str, from_ns: u64, until_ns: u64) -> bool
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing;
     use super::*;
 
     fn judge(lives: &[Lifetime], faults: &[Fault], active: &[(String, Uuid, String)]) -> Verdict {
@@ -88,15 +89,7 @@ mod tests {
     }
 
     fn life(vm: u128, node: &str, pid: i32, from_ns: u64, until_ns: u64) -> Lifetime {
-        Lifetime {
-            vm: Uuid::from_u128(vm),
-            node: node.into(),
-            pid,
-            start_ticks: 1,
-            epoch: None,
-            from_ns,
-            until_ns,
-        }
+        testing::life(vm, node, pid, (from_ns, until_ns))
     }
 
     fn power(node: &str, began_ns: u64) -> Fault {

@@ -3,6 +3,7 @@
 use holm_api::{Event, EventKind, Timestamp, VmStatus};
 use uuid::Uuid;
 
+use crate::harness::witness::Lifetime;
 use crate::history::operation::Refusal;
 use crate::history::{self, Outcome};
 use crate::workload::vm_lifecycle::{Answer, Call, Operation};
@@ -85,4 +86,10 @@ pub fn event(revision: u64, name: &str, what: &str, message: &str) -> Event {
         message: message.to_owned(),
         actor: String::new(),
     }
+}
+
+/// A process of a VM on `node`, from and until two moments in nanoseconds.
+pub fn life(vm: u128, node: &str, pid: i32, (from_ns, until_ns): (u64, u64)) -> Lifetime {
+    let vm = Uuid::from_u128(vm);
+    Lifetime { vm, node: node.into(), pid, start_ticks: 1, epoch: None, from_ns, until_ns }
 }

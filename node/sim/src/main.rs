@@ -3,6 +3,7 @@
 #[cfg(feature = "planted")]
 use anyhow::Context;
 use clap::{Parser, Subcommand};
+use holm_model::planted::plant_named;
 use holm_sim::cluster::{self, Bug, Figures, Options};
 use holm_sim::fencing::{Rules, walk};
 
@@ -50,7 +51,7 @@ fn main() -> anyhow::Result<()> {
         Command::Fencing { rules, seed, steps } => fencing(rules, seed, steps),
         Command::Run { seeds, from, trace, bug, plant } => {
             if let Some(plant) = &plant {
-                planted(plant)?;
+                plant_named(plant).map_err(anyhow::Error::msg)?;
             }
             run(seeds, from, trace, bug, plant)
         }
@@ -69,19 +70,6 @@ fn fencing(rules: Rules, seed: u64, steps: u64) -> anyhow::Result<()> {
         println!("{:>3}  {action}", number + 1);
     }
     anyhow::bail!("holm-sim fencing --rules {rules} --seed {seed} --steps {steps}")
-}
-
-#[cfg(feature = "planted")]
-fn planted(name: &str) -> anyhow::Result<()> {
-    use holm_model::planted::{Plant, plant};
-    let chosen = Plant::named(name).with_context(|| format!("there is no plant {name:?}"))?;
-    plant(vec![chosen]);
-    Ok(())
-}
-
-#[cfg(not(feature = "planted"))]
-fn planted(name: &str) -> anyhow::Result<()> {
-    anyhow::bail!("{name} can be planted only in a build with --features planted")
 }
 
 fn run(seeds: u64, from: u64, trace: bool, bug: Option<Bug>, plant: Option<String>) -> anyhow::Result<()> {

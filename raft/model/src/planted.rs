@@ -113,6 +113,14 @@ impl Plant {
 
 #[cfg(not(feature = "planted"))]
 mod chosen {
+    /// Plants the bug of this name: not in a build without the feature.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn plant_named(name: &str) -> Result<(), String> {
+        Err(format!("{name} can be planted only in a build with --features planted"))
+    }
+
     /// Whether this promise is to be broken: never, in a build without the feature.
     pub const fn planted(_: super::Plant) -> bool {
         false
@@ -174,6 +182,16 @@ mod chosen {
     /// Fixes what is planted in this process; the first call counts. Who calls reads the environment, not this crate.
     pub fn plant(chosen: Vec<Plant>) {
         let _ = CHOSEN.set(chosen);
+    }
+
+    /// Plants the bug of this name.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn plant_named(name: &str) -> Result<(), String> {
+        let chosen = Plant::named(name).ok_or_else(|| format!("there is no plant {name:?}"))?;
+        plant(vec![chosen]);
+        Ok(())
     }
 
     /// Whether this promise is to be broken.

@@ -156,7 +156,8 @@ impl Cluster {
             moved: false,
             timing: self.timing.clone(),
         };
-        let runtime = Builder::new_current_thread().enable_all().build().expect("file descriptors are left");
+        let runtime =
+            Builder::new_current_thread().enable_all().build().expect("the simulation opens few descriptors");
         let started = Started::default();
         let told = Arc::clone(&started);
         runtime.spawn(async move {

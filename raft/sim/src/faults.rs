@@ -146,7 +146,7 @@ fn slow_network(cluster: &Cluster, rng: &mut Rng) -> Vec<(Ns, Repair)> {
 }
 
 fn set_clock(cluster: &mut Cluster, rng: &mut Rng, host: usize) -> Vec<(Ns, Repair)> {
-    let by_ms = i64::try_from(rng.below(7_200_000)).expect("two hours") - 3_600_000;
+    let by_ms = i64::try_from(rng.below(7_200_000)).expect("two hours in milliseconds fit") - 3_600_000;
     cluster.set_wall_offset_ms(host, by_ms);
     Vec::new()
 }

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use clap::Parser;
+use holm_model::planted::plant_named;
 use holm_raft_sim::Plan;
 
 /// Simulate the Raft layer, and print the command of the first seed that fails.
@@ -42,7 +43,7 @@ fn one(seed: u64, args: &Args) -> anyhow::Result<()> {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "off".into());
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     if let Some(plant) = &args.plant {
-        planted(plant)?;
+        plant_named(plant).map_err(anyhow::Error::msg)?;
     }
     let plan = if args.set_back { Plan::SetBack } else { Plan::Faults };
     let report = holm_raft_sim::run(seed, plan, args.trace);
@@ -84,17 +85,4 @@ fn many(args: &Args) -> anyhow::Result<()> {
         args.seeds, args.from
     );
     Ok(())
-}
-
-#[cfg(feature = "planted")]
-fn planted(name: &str) -> anyhow::Result<()> {
-    use holm_model::planted::{Plant, plant};
-    let chosen = Plant::named(name).with_context(|| format!("there is no plant {name:?}"))?;
-    plant(vec![chosen]);
-    Ok(())
-}
-
-#[cfg(not(feature = "planted"))]
-fn planted(name: &str) -> anyhow::Result<()> {
-    anyhow::bail!("{name} can be planted only in a build with --features planted")
 }

@@ -160,7 +160,7 @@ impl Net {
     /// Does what is due. Answers the hosts that have to look.
     pub(crate) fn run(&mut self) -> BTreeSet<usize> {
         while self.next_at().is_some_and(|at| at <= now()) {
-            let (_, event) = self.events.pop_first().expect("it was there");
+            let (_, event) = self.events.pop_first().expect("the next one was just looked at");
             self.happen(event);
         }
         std::mem::take(&mut self.woken)
