@@ -229,7 +229,8 @@ impl<'a> Host<'a> {
     pub fn without(&mut self, vm: &Vm) {
         let Some(claim) = vm.claim.as_ref().filter(|claim| claim.node == self.node.id) else { return };
         self.claimed.to_mut().sub(&claim.resources);
-        if let Some(room) = &mut self.parts {
+        // Owning and counting the parts of a host is dear, and few VMs hold any.
+        if let Some(room) = self.parts.as_mut().filter(|_| !claim.parts.is_empty()) {
             room.to_mut().give_back(&claim.parts, self.node.offer());
         }
         self.recount();
@@ -241,7 +242,7 @@ impl<'a> Host<'a> {
     pub fn put_back(&mut self, vm: &Vm) {
         let Some(claim) = vm.claim.as_ref().filter(|claim| claim.node == self.node.id) else { return };
         self.claimed.to_mut().add(&claim.resources);
-        if let Some(room) = &mut self.parts {
+        if let Some(room) = self.parts.as_mut().filter(|_| !claim.parts.is_empty()) {
             room.to_mut().take(&claim.parts, self.node.offer());
         }
         self.recount();

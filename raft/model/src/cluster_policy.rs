@@ -70,7 +70,7 @@ pub struct Freeze {
     pub reason: Option<String>,
     /// Revision of the `SetFreeze`.
     pub revision: Revision,
-    /// It was called off, or has run out; leases given under it may still be out until `EndFreeze`.
+    /// It was called off; leases given under it may still be out until `EndFreeze`. One that runs out stays `false`.
     #[serde(default)]
     pub over: bool,
     /// Nodes whose lease is short again since it was called off. When none other could hold a long one, `EndFreeze`

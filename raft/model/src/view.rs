@@ -119,7 +119,7 @@ impl State {
     }
 
     /// VMs that have `volume`.
-    pub fn users_of_volume(&self, volume: VolumeId) -> impl Iterator<Item = &Vm> {
+    pub fn users_of_volume(&self, volume: VolumeId) -> impl DoubleEndedIterator<Item = &Vm> {
         self.vms.values().filter(move |vm| vm.spec.volumes.contains(&volume))
     }
 }

@@ -86,6 +86,9 @@ impl Cx<'_> {
                 Ok(_) => created.push(item.id),
                 Err(reason) => refused.push((item.id, reason)),
             }
+            if c.atomic && !refused.is_empty() {
+                break;
+            }
         }
         if let Some((state, events)) = before
             && let Some((_, reason)) = refused.first()

@@ -30,7 +30,12 @@ impl Cx<'_> {
         }
         // Its VMs and those of the other would not know of each other.
         if let Some(other) = volumes().find(|other| other.path == c.path) {
-            return Err(invalid("path", format!("is volume `{}` already; use that one", other.name)));
+            let told = if other.project == self.actor.project {
+                format!("is volume `{}` already; use that one", other.name)
+            } else {
+                format!("is a volume of project `{}` already, and a volume is one project's", other.project)
+            };
+            return Err(invalid("path", told));
         }
         if self.state.volumes.contains_key(&c.id) {
             return Err(invalid("id", "is taken"));
@@ -83,9 +88,9 @@ impl Cx<'_> {
             if !seen.insert(id) {
                 return Err(invalid("volumes", format!("names `{}` twice", volume.name)));
             }
-            // Looking for users takes as long as there are VMs.
+            // Looking for the writer takes as long as there are VMs, but for one that came a moment ago, with the batch.
             if !volume.read_only
-                && let Some(other) = self.state.users_of_volume(*id).next()
+                && let Some(other) = self.state.users_of_volume(*id).next_back()
             {
                 return Err(Reason::InUse {
                     kind: Kind::Volume,
