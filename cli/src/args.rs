@@ -42,7 +42,7 @@ pub struct Global {
     #[arg(global = true, help_heading = "Global options")]
     pub endpoints: Vec<String>,
 
-    /// The project whose VMs, server groups and images are meant; names are looked up in it. Without it: the variable
+    /// The project whose VMs, server groups, images and volumes are meant; names are looked up in it. Without it: the variable
     /// HOLM_PROJECT, else `default`.
     // As above.
     #[arg(long, value_name = "NAME", global = true, help_heading = "Global options")]
@@ -100,7 +100,7 @@ pub enum Noun {
     /// How much a project may hold.
     #[command(subcommand)]
     Quota(quota::Verb),
-    /// Whose VMs, server groups and images are whose: names, quotas and placement, not access.
+    /// Whose VMs, server groups, images and volumes are whose: names, quotas and placement, not access.
     #[command(subcommand)]
     Project(project::Verb),
     /// The cluster as a whole.

@@ -38,7 +38,7 @@ async fn lead(raft: &Handle, controllers: &[Box<dyn Controller>]) {
     let mut status = raft.status();
     let mut began = Instant::now();
     let mut ticked = Instant::now();
-    let mut period: Option<Instant> = None;
+    let mut due = Instant::now();
     loop {
         let (leading, term) = {
             let status = status.borrow();
@@ -52,9 +52,9 @@ async fn lead(raft: &Handle, controllers: &[Box<dyn Controller>]) {
         }
         ticked = Instant::now();
         states.mark_unchanged();
-        let is_due = period.is_none_or(|period| ticked.duration_since(period) >= PERIOD);
+        let is_due = ticked >= due;
         if is_due {
-            period = Some(ticked);
+            due = ticked + PERIOD;
         }
         for controller in controllers.iter().filter(|controller| is_due || !controller.is_timed()) {
             let state = raft.state().state.clone();
@@ -77,7 +77,7 @@ async fn lead(raft: &Handle, controllers: &[Box<dyn Controller>]) {
         }
         tokio::select! {
             _ = states.changed() => {}
-            () = tokio::time::sleep_until((ticked + PERIOD).into()) => {}
+            () = tokio::time::sleep_until(due.into()) => {}
             lost = status.wait_for(|status| !status.leading) => {
                 let _ = lost;
                 return;

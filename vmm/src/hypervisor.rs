@@ -211,6 +211,9 @@ pub enum Error {
     /// This host cannot run this VM as things are; another might. The text is for the operator.
     #[error("{0}")]
     BuildFailed(String),
+    /// Something that the VM needs is not there now, and may be in a moment; longer, and another host may do better.
+    #[error("not yet: {0}")]
+    NotYet(String),
     /// The call would break a rule (released epoch, VMM still running …).
     #[error("refused: {0}")]
     Refused(String),

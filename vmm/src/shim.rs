@@ -55,14 +55,16 @@ const READY: &[u8] = b"ready";
 pub const EXIT_NO_LEASE: i32 = 3;
 /// Exit status of a shim that found another one at work on its VM: how that one fares is to be looked at.
 pub const EXIT_BUSY: i32 = 4;
-/// How the forked process begins that refusal.
+/// Exit status of a shim whose VM needs something that is not there now.
+pub const EXIT_NOT_YET: i32 = 5;
+/// How the forked process begins the refusal of [`EXIT_NO_LEASE`].
 const NO_LEASE: &str = "no lease: ";
 
 /// Why a shim did not start. Shown to the operator by the daemon.
 enum Refusal {
     NoLease(String),
-    /// It may be well in a moment.
     Busy(String),
+    NotYet(String),
     Other(String),
 }
 
@@ -77,7 +79,7 @@ impl Refusal {
     fn to_line(&self) -> String {
         match self {
             Refusal::NoLease(why) => format!("{NO_LEASE}{why}"),
-            Refusal::Busy(why) | Refusal::Other(why) => why.clone(),
+            Refusal::Busy(why) | Refusal::NotYet(why) | Refusal::Other(why) => why.clone(),
         }
     }
 
@@ -101,7 +103,7 @@ struct Prepared {
 }
 
 /// Starts the shim for one run of one VM; `args` are those after the subcommand. The process that calls
-/// this ends with 0 once the VMM was forked, else with the reason on standard error and [`EXIT_NO_LEASE`] or
+/// this ends with 0 once the VMM was forked, else with the reason on standard error and one of the `EXIT_`s or
 /// 1; the shim itself lives on as another process. Must be called while this process has one thread.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ! {
     setup::close_inherited();
@@ -110,6 +112,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ! {
         Ok(()) => std::process::exit(0),
         Err(Refusal::NoLease(why)) => (why, EXIT_NO_LEASE),
         Err(Refusal::Busy(why)) => (why, EXIT_BUSY),
+        Err(Refusal::NotYet(why)) => (why, EXIT_NOT_YET),
         Err(Refusal::Other(why)) => (why, 1),
     };
     let _ = writeln!(std::io::stderr(), "{why}");
@@ -141,7 +144,7 @@ fn prepare(args: Args) -> Result<Prepared, Refusal> {
     last_run::may_begin(&dir, spec.start.epoch, spec.start.run, boot, spec.start.again)
         .map_err(unreadable)??;
     volume::prepare(&spec.start.volumes, spec.start.epoch, spec.vmm_user).map_err(|refused| {
-        if refused.passing { Refusal::Busy(refused.why) } else { Refusal::Other(refused.why) }
+        if refused.passing { Refusal::NotYet(refused.why) } else { Refusal::Other(refused.why) }
     })?;
     let run_dir = args.run_dir;
     std::fs::DirBuilder::new()

@@ -84,11 +84,12 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether it may be well in a moment, with nothing done by anybody: storage that changes controllers, or a disk
-    /// that somebody looks at.
+    /// Whether it may be well in a moment, with nothing done by anybody: storage that is being connected, or changes
+    /// controllers, or a disk that somebody looks at.
     fn is_passing(&self) -> bool {
         match self {
-            Self::Busy { .. } => true,
+            // After a boot, storage on a network is connected beside the daemon.
+            Self::Missing { .. } | Self::Busy { .. } => true,
             Self::Open { source, .. } => source.kind() != std::io::ErrorKind::PermissionDenied,
             Self::Lock { source, .. } => source.is_passing(),
             _ => false,
@@ -100,7 +101,7 @@ impl Error {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
     pub why: String,
-    /// To be tried again on this node; else the node is none for the VM.
+    /// To be tried again on this node for a while; else the node is none for the VM.
     pub passing: bool,
 }
 

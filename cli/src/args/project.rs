@@ -12,7 +12,7 @@ pub enum Verb {
     Show(Target),
     /// Describes a project anew. Its name stays.
     Set(Set),
-    /// Deletes a project to which nothing belongs: no VM, server group, image or quota.
+    /// Deletes a project to which nothing belongs: no VM, server group, image, volume or quota.
     Delete(Target),
 }
 

@@ -30,6 +30,8 @@ pub fn of(collection: &str, name: &str, rest: &str) -> Result<String, Error> {
             "flavors" => "a flavor",
             "projects" | "quotas" => "a project",
             "server-groups" => "a server group",
+            "aggregates" => "an aggregate",
+            "volumes" => "a volume",
             _ => "a node",
         };
         return Err(Error::usage(format!("`{name}` is not the name of {noun}"), "give a name or an id"));

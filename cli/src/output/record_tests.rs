@@ -269,6 +269,7 @@ fn projects() {
         vms: 2,
         server_groups: 1,
         images: 0,
+        volumes: 0,
         created_at: at("11:00:00"),
         revision: 12,
     };

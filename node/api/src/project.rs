@@ -1,4 +1,4 @@
-//! Projects: whose VMs, server groups, images and quotas are whose. They partition names, quotas and placement, not
+//! Projects: whose VMs, server groups, images, volumes and quotas are whose. They partition names, quotas and placement, not
 //! access: there are no users.
 
 use serde::{Deserialize, Serialize};
@@ -19,6 +19,8 @@ pub struct Project {
     pub server_groups: u64,
     /// Images of `default` may be used by every project.
     pub images: u64,
+    #[serde(default)]
+    pub volumes: u64,
     pub created_at: Timestamp,
     pub revision: u64,
 }

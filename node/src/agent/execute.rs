@@ -38,11 +38,11 @@ pub enum Failure {
     Hypervisor(#[from] Error),
 }
 
-/// How long a VM waits here for an image whose holders cannot be reached. A holder that reboots, or a network
-/// that is cut for a moment, is no reason to call the VM impossible; longer, and another host may do better.
-const IMAGE_PATIENCE: Duration = Duration::from_secs(120);
+/// How long a VM waits here for an image whose holders cannot be reached, or for its storage. A holder that reboots, or
+/// a network that is cut for a moment, is no reason to call the VM impossible; longer, and another host may do better.
+const PATIENCE: Duration = Duration::from_secs(120);
 /// How often the cluster hears that it still waits.
-const IMAGE_TELL: Duration = Duration::from_secs(20);
+const TELL: Duration = Duration::from_secs(20);
 /// How late [`Plant::MarkAfterProposal`] is.
 const PLANTED_DELAY: Duration = Duration::from_secs(10);
 
@@ -51,8 +51,8 @@ const PLANTED_DELAY: Duration = Duration::from_secs(10);
 pub struct Memory {
     /// Why the VM could not be built here.
     pub build_failure: Option<String>,
-    /// Since when it has waited for an image that nobody could give.
-    pub without_image: Option<Instant>,
+    /// Since when it has waited for what it needs: an image that nobody could give, or its storage.
+    pub waits_since: Option<Instant>,
     /// When it last told so.
     pub told: Option<Instant>,
 }
@@ -170,15 +170,15 @@ impl Executor {
 
 impl Memory {
     pub(super) fn may_tell(&mut self) -> bool {
-        let may = self.told.is_none_or(|told| told.elapsed() >= IMAGE_TELL);
+        let may = self.told.is_none_or(|told| told.elapsed() >= TELL);
         if may {
             self.told = Some(Instant::now());
         }
         may
     }
 
-    /// Whether a missing image is still waited for; the time begins with the first question.
+    /// Whether what is missing is still waited for; the time begins with the first question.
     pub(super) fn is_patient(&mut self) -> bool {
-        self.without_image.get_or_insert_with(Instant::now).elapsed() < IMAGE_PATIENCE
+        self.waits_since.get_or_insert_with(Instant::now).elapsed() < PATIENCE
     }
 }

@@ -43,22 +43,24 @@ impl Executor {
             self.tell_again(record, epoch);
         }
         let booted = match self.boot(&published.state, record, epoch).await {
-            Ok(boot) => self.try_start(vm, epoch, run, boot).await,
-            Err(NoBoot::Image(error)) if error.is_passing() && memory.is_patient() => {
-                // Seldom: each time it is told, the record changes, and its worker looks again at once.
-                if memory.may_tell() {
-                    let step = format!("waiting for its image: {}", chain(&error));
-                    // Only words: nothing depends on their being taken.
-                    let _ = self.report_state(vm, epoch, run, ObservedState::Progress { step }).await;
+            Ok(boot) => match self.try_start(vm, epoch, run, boot).await {
+                Err(Error::NotYet(why)) if memory.is_patient() => {
+                    self.tell_waiting(vm, epoch, run, memory, &why).await;
+                    return Err(Error::NotYet(why).into());
                 }
+                started => started,
+            },
+            Err(NoBoot::Image(error)) if error.is_passing() && memory.is_patient() => {
+                let why = format!("waiting for its image: {}", chain(&error));
+                self.tell_waiting(vm, epoch, run, memory, &why).await;
                 return Err(Failure::Image(error));
             }
             Err(no_boot) => Err(Error::BuildFailed(chain(&no_boot))),
         };
-        memory.without_image = None;
+        memory.waits_since = None;
         let reason = match booted {
             Ok(()) => return Ok(()),
-            Err(Error::BuildFailed(reason)) => reason,
+            Err(Error::BuildFailed(reason) | Error::NotYet(reason)) => reason,
             Err(error @ Error::Io { .. }) => chain(&error),
             Err(error) => return Err(error.into()),
         };
@@ -67,6 +69,15 @@ impl Executor {
             self.give_up(vm, epoch, run, &reason, memory).await
         } else {
             self.report_state(vm, epoch, run, ObservedState::Failed { reason }).await
+        }
+    }
+
+    /// Seldom: each time it is told, the record changes, and its worker looks again at once.
+    async fn tell_waiting(&self, vm: VmId, epoch: Epoch, run: u64, memory: &mut Memory, why: &str) {
+        if memory.may_tell() {
+            let state = ObservedState::Progress { step: why.to_owned() };
+            // Only words: nothing depends on their being taken.
+            let _ = self.report_state(vm, epoch, run, state).await;
         }
     }
 

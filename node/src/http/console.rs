@@ -110,7 +110,9 @@ fn refused(error: hypervisor::Error) -> Failure {
         | hypervisor::Error::BuildFailed(_) => {
             Failure::new(Code::WrongState, detail).hint("a console is there while the VM runs")
         }
-        hypervisor::Error::Unknown(_) => Failure::new(Code::Unavailable, detail).hint("try again"),
+        hypervisor::Error::Unknown(_) | hypervisor::Error::NotYet(_) => {
+            Failure::new(Code::Unavailable, detail).hint("try again")
+        }
         hypervisor::Error::Io { .. } => Failure::new(Code::Internal, detail),
     }
 }

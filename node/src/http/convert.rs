@@ -249,7 +249,7 @@ fn pci_devices(state: &State, node: &model::node::Node) -> BTreeMap<String, api:
         let holds = |vm: &&model::vm::Vm| {
             vm.claim.as_ref().is_some_and(|claim| claim.parts.devices.contains(address))
         };
-        state.vms_on(node.id).find(holds).map(|vm| vm.name.clone())
+        state.vms_on(node.id).find(holds).map(|vm| vm_name(state, vm.id))
     };
     let one = |(address, device): (&String, &model::parts::PciDevice)| {
         let shown = api::PciDevice {

@@ -277,7 +277,7 @@ async fn delete(
 
 /// The image's bytes, from this node or one that has them. Takes `Range`.
 #[utoipa::path(get, path = "/v1/images/{image}/data", tag = "images",
-    params(("image" = String, Path, description = "Name or id"), ReadQuery,
+    params(("image" = String, Path, description = "Name or id"), ReadQuery, ProjectHeader,
         ("Range" = Option<String>, Header, description = "One range of bytes")),
     responses((status = 200, body = Vec<u8>, content_type = "application/octet-stream"),
         (status = 206, body = Vec<u8>, content_type = "application/octet-stream")))]

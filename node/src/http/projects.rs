@@ -1,4 +1,4 @@
-//! `/v1/projects`: whose VMs, server groups, images and quotas are whose.
+//! `/v1/projects`: whose VMs, server groups, images, volumes and quotas are whose.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -97,7 +97,7 @@ async fn patch(
     Ok(Answer::accepted(StatusCode::OK, &accepted, project).etag(revision))
 }
 
-/// Delete a project. Refused while VMs, server groups, images or a quota belong to it; `default` stays.
+/// Delete a project. Refused while VMs, server groups, images, volumes or a quota belong to it; `default` stays.
 #[utoipa::path(delete, path = "/v1/projects/{project}", tag = "projects",
     params(("project" = String, Path, description = "Name or id"), WriteHeaders, MatchHeader),
     responses((status = 202, body = Deleted)))]

@@ -10,6 +10,7 @@ use crate::id::{ProjectId, Revision, Timestamp};
 use crate::image::Image;
 use crate::state::State;
 use crate::vm::Vm;
+use crate::volume::Volume;
 
 /// The project of everything that names none. Its images may be used by all.
 pub const DEFAULT: &str = "default";
@@ -71,6 +72,11 @@ impl State {
     /// Server groups of a project.
     pub fn groups_of<'a>(&'a self, project: &str) -> impl Iterator<Item = &'a ServerGroup> {
         self.groups.values().filter(move |group| group.project == project)
+    }
+
+    /// Volumes of a project.
+    pub fn volumes_of<'a>(&'a self, project: &str) -> impl Iterator<Item = &'a Volume> {
+        self.volumes.values().filter(move |volume| volume.project == project)
     }
 
     /// Images of a project.

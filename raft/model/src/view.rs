@@ -74,10 +74,7 @@ impl State {
     pub fn find_volume(&self, project: &str, name_or_id: &str) -> Option<&Volume> {
         match name_or_id.parse::<VolumeId>() {
             Ok(id) => self.volumes.get(&id),
-            Err(_) => {
-                let named = |volume: &&Volume| volume.project == project && volume.name == name_or_id;
-                self.volumes.values().find(named)
-            }
+            Err(_) => self.volumes_of(project).find(|volume| volume.name == name_or_id),
         }
     }
 

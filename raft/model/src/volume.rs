@@ -40,6 +40,6 @@ pub enum VolumeLock {
     /// Nothing: for VMs that never fail over.
     #[default]
     None,
-    /// A persistent reservation of SCSI or NVMe, held under the claim's epoch.
+    /// A persistent reservation of a SCSI disk, held under the claim's epoch.
     PersistentReservation,
 }

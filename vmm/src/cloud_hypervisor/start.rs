@@ -18,7 +18,7 @@ use crate::last_run;
 use crate::shim::client::Connection;
 use crate::shim::protocol::Op;
 use crate::shim::setup::Args;
-use crate::shim::{EXIT_BUSY, EXIT_NO_LEASE};
+use crate::shim::{EXIT_BUSY, EXIT_NO_LEASE, EXIT_NOT_YET};
 use crate::vm_dir::{FORMAT, ShimRecord, VmDir};
 use crate::vm_files::{self, io_error};
 use crate::vm_state::Phase;
@@ -160,16 +160,14 @@ impl CloudHypervisor {
             return Ok(());
         }
         let said = String::from_utf8_lossy(&output.stderr);
-        if output.status.code() == Some(EXIT_NO_LEASE) {
-            return Err(Error::NoLease(said.trim().to_owned()));
-        }
-        if output.status.code() == Some(EXIT_BUSY) {
-            return Err(Error::Unknown(said.trim().to_owned()));
-        }
-        Err(Error::BuildFailed(match said.trim() {
-            "" => format!("the shim did not start ({})", output.status),
-            said => said.to_owned(),
-        }))
+        let said = said.trim();
+        Err(match output.status.code() {
+            Some(EXIT_NO_LEASE) => Error::NoLease(said.to_owned()),
+            Some(EXIT_BUSY) => Error::Unknown(said.to_owned()),
+            Some(EXIT_NOT_YET) => Error::NotYet(said.to_owned()),
+            _ if said.is_empty() => Error::BuildFailed(format!("the shim did not start ({})", output.status)),
+            _ => Error::BuildFailed(said.to_owned()),
+        })
     }
 
     /// Waits until the guest runs, or the run has ended.

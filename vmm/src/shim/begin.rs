@@ -118,7 +118,9 @@ impl Refusal {
     fn as_exit(&self) -> ExitCause {
         match self {
             Refusal::NoLease(_) => ExitCause::LeaseEnded,
-            Refusal::Busy(reason) | Refusal::Other(reason) => ExitCause::Failed { reason: reason.clone() },
+            Refusal::Busy(reason) | Refusal::NotYet(reason) | Refusal::Other(reason) => {
+                ExitCause::Failed { reason: reason.clone() }
+            }
         }
     }
 }

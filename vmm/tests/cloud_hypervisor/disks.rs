@@ -196,16 +196,17 @@ async fn shared_volumes_are_opened_and_one_that_cannot_be_is_told_by_name() {
     let with = |volumes| StartSpec { vm: random_vm(), volumes, ..rig.spec(Variant::Banner) };
     let (data, tools) = (volume("data", false, false), volume("tools", true, false));
     boots(&rig, &with(vec![data, tools])).await;
-    for (volumes, words) in [
-        (vec![volume("none", false, false)], "volume `none`: there is no"),
-        (
-            vec![volume("data", false, true)],
-            "is a file: `lock: persistent-reservation` needs a whole SCSI disk",
-        ),
-    ] {
-        let spec = with(volumes);
-        let error = rig.driver.start(spec.clone()).await.expect_err("refused");
-        assert!(matches!(&error, Error::BuildFailed(reason) if reason.contains(words)), "{error}");
-        assert!(!rig.run_dir(spec.vm).exists(), "no run was begun");
-    }
+    let file = with(vec![volume("data", false, true)]);
+    let words = "is a file: `lock: persistent-reservation` needs a whole SCSI disk";
+    let error = rig.driver.start(file.clone()).await.expect_err("refused");
+    assert!(matches!(&error, Error::BuildFailed(reason) if reason.contains(words)), "{error}");
+    assert!(!rig.run_dir(file.vm).exists(), "no run was begun");
+
+    let late = with(vec![volume("late", false, false)]);
+    let error = rig.driver.start(late.clone()).await.expect_err("not there yet");
+    let words = "volume `late`: there is no";
+    assert!(matches!(&error, Error::NotYet(reason) if reason.contains(words)), "{error}");
+    assert!(!rig.run_dir(late.vm).exists(), "no run was begun");
+    std::fs::write(rig.path().join("late"), vec![0; 1 << 20]).expect("connected");
+    boots(&rig, &late).await;
 }

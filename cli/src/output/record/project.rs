@@ -7,7 +7,8 @@ use crate::output::table;
 use crate::output::text::Now;
 
 impl Record for Project {
-    const COLUMNS: &'static [&'static str] = &["NAME", "VMS", "GROUPS", "IMAGES", "DESCRIPTION", "AGE"];
+    const COLUMNS: &'static [&'static str] =
+        &["NAME", "VMS", "GROUPS", "IMAGES", "VOLUMES", "DESCRIPTION", "AGE"];
 
     fn name(&self) -> String {
         self.name.clone()
@@ -19,6 +20,7 @@ impl Record for Project {
             self.vms.to_string(),
             self.server_groups.to_string(),
             self.images.to_string(),
+            self.volumes.to_string(),
             self.description.clone(),
             now.age(&self.created_at),
         ]
@@ -32,6 +34,7 @@ impl Record for Project {
             field("VMs", self.vms),
             field("Server groups", self.server_groups),
             field("Images", self.images),
+            field("Volumes", self.volumes),
             field("Created", format!("{} ago ({})", now.age(&self.created_at), self.created_at)),
             field("Revision", self.revision),
         ])

@@ -354,6 +354,7 @@ pub fn project(state: &State, project: &model::project::Project) -> api::Project
         vms: state.vms_of(name).count() as u64,
         server_groups: state.groups_of(name).count() as u64,
         images: state.images_of(name).count() as u64,
+        volumes: state.volumes_of(name).count() as u64,
         created_at: timestamp(project.created_at),
         revision: project.revision.0,
     }

@@ -76,8 +76,7 @@ impl Cx<'_> {
         let vms = self.state.vms_of(name).map(|vm| format!("VM {}", vm.name));
         let groups = self.state.groups_of(name).map(|group| format!("server group {}", group.name));
         let images = self.state.images_of(name).map(|image| format!("image {}", image.name));
-        let volumes = self.state.volumes.values().filter(|volume| volume.project == name);
-        let volumes = volumes.map(|volume| format!("volume {}", volume.name));
+        let volumes = self.state.volumes_of(name).map(|volume| format!("volume {}", volume.name));
         let quota = self.state.quotas.contains_key(name).then(|| "its quota".to_owned());
         let users: Vec<String> = vms.chain(groups).chain(images).chain(volumes).chain(quota).collect();
         some_names(users.iter().map(String::as_str))
