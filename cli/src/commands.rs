@@ -21,11 +21,15 @@ mod volume;
 
 use std::path::PathBuf;
 
-use crate::args::{AzVerb, Cli, ClusterVerb, Global, Noun};
+use holm_api::ProjectListQuery;
+use serde::de::DeserializeOwned;
+
+use crate::args::project::ListOfProject;
+use crate::args::{AzVerb, Cli, ClusterVerb, Format, Global, Noun};
 use crate::client::{Client, Endpoint};
 use crate::error::Error;
-use crate::output::Output;
-use crate::output::record::DEFAULT_PROJECT;
+use crate::output::record::{DEFAULT_PROJECT, name_among_all};
+use crate::output::{Output, Record};
 
 /// What every command needs.
 pub struct Context {
@@ -43,6 +47,28 @@ impl Context {
         let project = chosen_project(global.project.as_deref(), std::env::var("HOLM_PROJECT").ok())?;
         let client = Client::new(endpoints).with_stale(global.stale).with_project(&project);
         Ok(Self { client, output: Output::new(global.output), project })
+    }
+
+    /// Prints what is at `path`, of the project that is meant or of all; `names` gives a record's project and name.
+    async fn list_of_project<T: Record + DeserializeOwned>(
+        &self,
+        path: &str,
+        typed: &ListOfProject,
+        names: fn(&mut T) -> (&str, &mut String),
+    ) -> Result<(), Error> {
+        let query = ProjectListQuery { all_projects: typed.all_projects, ..ProjectListQuery::default() };
+        let mut records = self.client.list(path, &query).await?;
+        self.tell_apart(typed.all_projects, &mut records, names);
+        self.output.list(&records)
+    }
+
+    /// In a table of several projects, names say whose they are.
+    fn tell_apart<T>(&self, of_all: bool, records: &mut [T], names: fn(&mut T) -> (&str, &mut String)) {
+        if of_all && self.output.format == Format::Table {
+            for (project, name) in records.iter_mut().map(names) {
+                *name = name_among_all(project, name);
+            }
+        }
     }
 }
 

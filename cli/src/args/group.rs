@@ -2,25 +2,20 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::project::ListOfProject;
+
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     /// Creates a server group; VMs join it when they are created (`holm vm create --group`).
     Create(Create),
     /// Lists the server groups.
-    List(List),
+    List(ListOfProject),
     /// Shows a server group and where its members are.
     Show(Target),
     /// Changes a server group's name or its number of members a host.
     Set(Set),
     /// Deletes a server group that has no members.
     Delete(Target),
-}
-
-#[derive(Debug, Args)]
-pub struct List {
-    /// Those of every project.
-    #[arg(long)]
-    pub all_projects: bool,
 }
 
 #[derive(Debug, Args)]

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::project::ListOfProject;
+
 use super::value::key_value;
 
 #[derive(Debug, Subcommand)]
@@ -11,18 +13,11 @@ pub enum Verb {
     /// Uploads a file as an image.
     Import(Import),
     /// Lists the images a project may use: its own and those of `default`.
-    List(List),
+    List(ListOfProject),
     /// Shows an image.
     Show(Target),
     /// Deletes an image that no VM uses.
     Delete(Target),
-}
-
-#[derive(Debug, Args)]
-pub struct List {
-    /// Those of every project.
-    #[arg(long)]
-    pub all_projects: bool,
 }
 
 #[derive(Debug, Args)]

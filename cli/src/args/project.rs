@@ -2,6 +2,14 @@
 
 use clap::{Args, Subcommand};
 
+/// Whose things are to be listed, for every `list` of things that belong to projects.
+#[derive(Debug, Args)]
+pub struct ListOfProject {
+    /// Those of every project.
+    #[arg(long)]
+    pub all_projects: bool,
+}
+
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     /// Creates a project; `--project NAME` or HOLM_PROJECT then chooses it.

@@ -2,24 +2,19 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::project::ListOfProject;
+
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     /// Makes storage that every node reaches known as a volume; VMs are given it when they are created (`holm vm
     /// create --volume`). Its data is never touched.
     Create(Create),
     /// Lists the volumes.
-    List(List),
+    List(ListOfProject),
     /// Shows a volume and the VMs that have it.
     Show(Target),
     /// Forgets a volume that no VM has; its data stays.
     Delete(Target),
-}
-
-#[derive(Debug, Args)]
-pub struct List {
-    /// Those of every project.
-    #[arg(long)]
-    pub all_projects: bool,
 }
 
 #[derive(Debug, Args)]

@@ -1,18 +1,12 @@
 //! `holm group list`
 
-use holm_api::{ProjectListQuery, ServerGroup};
+use holm_api::ServerGroup;
 
-use crate::args::Format;
-use crate::args::group::List;
+use crate::args::project::ListOfProject;
 use crate::commands::Context;
 use crate::error::Error;
-use crate::output::record::name_among_all;
 
-pub async fn run(cx: &Context, typed: &List) -> Result<(), Error> {
-    let query = ProjectListQuery { all_projects: typed.all_projects, ..ProjectListQuery::default() };
-    let mut groups: Vec<ServerGroup> = cx.client.list("/v1/server-groups", &query).await?;
-    if typed.all_projects && cx.output.format == Format::Table {
-        groups.iter_mut().for_each(|group| group.name = name_among_all(&group.project, &group.name));
-    }
-    cx.output.list(&groups)
+pub async fn run(cx: &Context, typed: &ListOfProject) -> Result<(), Error> {
+    cx.list_of_project::<ServerGroup>("/v1/server-groups", typed, |group| (&group.project, &mut group.name))
+        .await
 }

@@ -11,7 +11,6 @@ use crate::args::vm::List;
 use crate::client::events::Events;
 use crate::commands::Context;
 use crate::error::Error;
-use crate::output::record::name_among_all;
 use crate::output::{Output, Record, json_line, note, print, stdout_is_terminal, yaml};
 
 /// Without an event, the list is read again after this long.
@@ -39,9 +38,7 @@ pub async fn run(cx: &Context, typed: &List) -> Result<(), Error> {
 
 async fn read(cx: &Context, query: &VmListQuery) -> Result<Vec<Vm>, Error> {
     let mut vms: Vec<Vm> = cx.client.list("/v1/vms", query).await?;
-    if query.all_projects && cx.output.format == Format::Table {
-        vms.iter_mut().for_each(|vm| vm.name = name_among_all(&vm.project, &vm.name));
-    }
+    cx.tell_apart(query.all_projects, &mut vms, |vm| (&vm.project, &mut vm.name));
     Ok(vms)
 }
 
