@@ -18,7 +18,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Context;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use report::{Measurement, Report};
 
 use crate::dev_cluster::DevCluster;
@@ -33,6 +33,28 @@ pub struct Arguments {
     /// Fewer rounds: for a look, not for a comparison.
     #[arg(long)]
     quick: bool,
+    /// Only this part.
+    #[arg(long, value_name = "PART")]
+    only: Option<Part>,
+}
+
+/// What may be measured by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// What a placement decision costs.
+    Placement,
+    /// Replicated writes, beside etcd's.
+    Writes,
+    /// VMs created, placed and committed; leaders killed.
+    Creates,
+    /// Real guests and their shims.
+    Guests,
+}
+
+impl Arguments {
+    fn wants(&self, part: Part) -> bool {
+        self.only.is_none_or(|only| only == part)
+    }
 }
 
 /// How much of everything.
@@ -84,6 +106,9 @@ fn run_as_release(arguments: &Arguments) -> anyhow::Result<()> {
     if arguments.quick {
         again.arg("--quick");
     }
+    if let Some(part) = arguments.only.and_then(|part| part.to_possible_value()) {
+        again.args(["--only", part.get_name()]);
+    }
     if let Some(file) = &arguments.json {
         again.arg("--json").arg(std::path::absolute(file)?);
     }
@@ -94,26 +119,45 @@ fn measure(programs: &Programs, arguments: &Arguments, report: &mut Report) -> a
     let extent = Extent::of(arguments);
     let parent = programs.holmd.ancestors().nth(2).context("the target folder")?;
 
-    eprintln!("placement decisions");
-    report.add(placement::measure(arguments.quick)?);
+    if arguments.wants(Part::Placement) {
+        eprintln!("placement decisions");
+        report.add(placement::measure(arguments.quick)?);
+    }
+    let (writes, creates) = (arguments.wants(Part::Writes), arguments.wants(Part::Creates));
+    if writes || creates {
+        eprintln!("three daemons, hypervisor simulated");
+        let cluster = DevCluster::up(programs, parent, 3, "simulated")?;
+        report.add(memory::daemons(&cluster, "idle", "target < 50")?);
+        if writes {
+            measure_writes(&cluster, parent, &extent, report)?;
+        }
+        if creates {
+            measure_creates(programs, &cluster, &extent, report)?;
+        }
+        cluster.down()?;
+    }
+    if arguments.wants(Part::Guests) {
+        measure_guests(programs, parent, &extent, report)?;
+    }
+    Ok(())
+}
 
-    eprintln!("three daemons, hypervisor simulated");
-    let cluster = DevCluster::up(programs, parent, 3, "simulated")?;
-    report.add(memory::daemons(&cluster, "idle", "target < 50")?);
-    measure_writes(&cluster, parent, &extent, report)?;
-
+fn measure_creates(
+    programs: &Programs,
+    cluster: &DevCluster,
+    extent: &Extent,
+    report: &mut Report,
+) -> anyhow::Result<()> {
     // Room for as many VMs as the batch has: nothing runs, so the host's own size is no limit.
     cluster.reconfigure(&[("cpu_allocation_ratio", "1000.0"), ("ram_allocation_ratio", "1000.0")])?;
-    prepare(programs, &cluster)?;
-    report.add(creates::one_by_one(&cluster, extent.creates)?);
+    prepare(programs, cluster)?;
+    report.add(creates::one_by_one(cluster, extent.creates)?);
     for (clients, count) in LOADS {
-        report.add(creates::batch(&cluster, creates::Load { clients, count }, extent.batch)?);
+        report.add(creates::batch(cluster, creates::Load { clients, count }, extent.batch)?);
     }
-    report.add(memory::daemons(&cluster, "after the load", "the log's cache and the window included")?);
-    report.add(failover::measure(&cluster, extent.kills)?);
-    cluster.down()?;
-
-    measure_guests(programs, parent, &extent, report)
+    report.add(memory::daemons(cluster, "after the load", "the log's cache and the window included")?);
+    report.add(failover::measure(cluster, extent.kills)?);
+    Ok(())
 }
 
 /// Holm's writes, and etcd's in turn with them, so that both meet the machine in the same mood.
