@@ -9,6 +9,7 @@ use holm_model::vm::Vm;
 use holm_model::{Actor, Entry, NodeId, Proposal, Reply, State, Timestamp, VmId, apply};
 use serde::{Deserialize, Serialize};
 
+use crate::advice::{Advice, Gathered};
 use crate::column::Column;
 use crate::host::Host;
 use crate::policy::Policy;
@@ -31,6 +32,9 @@ pub struct Explanation {
     pub eviction: Option<Eviction>,
     /// By node id.
     pub hosts: Vec<HostVerdict>,
+    /// What to do next about those that refuse.
+    #[serde(default)]
+    pub advice: Vec<Advice>,
 }
 
 impl Explanation {
@@ -103,10 +107,11 @@ pub fn explain(state: &State, policy: &Policy, vm: &Vm) -> Explanation {
         .filter(|column| column.weigher.applies(&request))
         .collect();
     let mut ranges = vec![Range::EMPTY; columns.len()];
+    let mut advice = Gathered::default();
     let answers: Vec<_> = hosts
         .iter()
         .map(|host| {
-            policy.check(&request, host)?;
+            policy.check(&request, host).inspect_err(|_| advice.add(policy, &request, host))?;
             let raw: Vec<i64> = columns.iter().map(|column| column.weigher.weigh(&request, host)).collect();
             ranges.iter_mut().zip(&raw).for_each(|(range, raw)| range.include(*raw));
             Ok(raw)
@@ -126,7 +131,15 @@ pub fn explain(state: &State, policy: &Policy, vm: &Vm) -> Explanation {
     let seeks = vm.claim.is_none() && best.is_none();
     let eviction = seeks.then(|| Batch::new(state, policy).eviction(&[vm])).flatten();
     let placed_on = vm.claim.as_ref().map(|claim| claim.node);
-    Explanation { vm: vm.id, placed_on, best, eviction: eviction.map(|(_, eviction)| eviction), hosts }
+    let advice = advice.told(|node| state.nodes.get(&node).map(|node| node.name.as_str()));
+    Explanation {
+        vm: vm.id,
+        placed_on,
+        best,
+        eviction: eviction.map(|(_, eviction)| eviction),
+        hosts,
+        advice,
+    }
 }
 
 /// Explains a VM that does not exist: it is created in a copy of `state`, so a dry run is refused exactly

@@ -23,6 +23,11 @@ pub trait Filter: Send + Sync {
     /// The refusal, in words with the numbers that led to it.
     fn check(&self, request: &Request<'_>, host: &Host<'_>) -> Result<(), Refusal>;
 
+    /// What to do next about `host`, which it refuses: a clause with the commands of `holm`, or the options of
+    /// `holm vm create`, in backquotes. In these, `NODE` is the host and other capitals are for the reader to fill in.
+    /// Hosts whose clauses are the same are told together ([`crate::advice`]).
+    fn fix(&self, request: &Request<'_>, host: &Host<'_>) -> String;
+
     /// Whether `host` will do; the same answer as [`Filter::check`], for filters that refuse often and
     /// whose words cost more than their test.
     fn passes(&self, request: &Request<'_>, host: &Host<'_>) -> bool {

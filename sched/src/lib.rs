@@ -1,6 +1,7 @@
 //! Where a VM goes, and why not there: filters, weighers, batch selection, explanations, what-if and the
 //! leader's controllers. All pure: state and facts in, commands out, the same answer everywhere.
 
+pub mod advice;
 mod column;
 pub mod controller;
 pub mod controllers;
@@ -24,6 +25,7 @@ pub mod weigher;
 pub mod weighers;
 pub mod what_if;
 
+pub use advice::Advice;
 pub use controller::{Controller, Facts};
 pub use explain::{Explanation, explain, explain_request};
 pub use filter::Filter;

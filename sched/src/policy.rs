@@ -81,6 +81,12 @@ impl Policy {
         applying
             .try_for_each(|filter| filter.check(request, host).map_err(|refusal| (filter.name(), refusal)))
     }
+
+    /// The first filter that refuses.
+    pub fn refusing(&self, request: &Request<'_>, host: &Host<'_>) -> Option<&dyn Filter> {
+        let refuses = |filter: &&dyn Filter| filter.applies(request) && !filter.passes(request, host);
+        self.filters.iter().map(AsRef::as_ref).find(refuses)
+    }
 }
 
 /// `holm_model::policy::ALWAYS`: the last ones, whatever the policy lists.
@@ -127,6 +133,11 @@ impl Filter for Unknown {
 
     fn check(&self, _request: &Request<'_>, _host: &Host<'_>) -> Result<(), Refusal> {
         Err(format!("filter `{}`: this version does not know it; upgrade the leader", self.filter))
+    }
+
+    fn fix(&self, _request: &Request<'_>, _host: &Host<'_>) -> String {
+        let filter = &self.filter;
+        format!("upgrade every node, or do without it: `holm scheduler set --disable {filter}`")
     }
 }
 

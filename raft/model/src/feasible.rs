@@ -123,9 +123,14 @@ pub fn has_capacity(node: &Node, claimed: &Resources, wanted: &Resources) -> boo
     shortages(node, claimed, wanted).next().is_none()
 }
 
-enum Shortage<'a> {
+/// A class of which a node has not enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shortage<'a> {
+    /// The node has none of it.
     Absent { class: &'a ResourceClass },
+    /// The amount is none that the inventory takes.
     Unit { class: &'a ResourceClass, amount: u64, inventory: &'a Inventory },
+    /// So much is free of what may be claimed.
     Full { class: &'a ResourceClass, amount: u64, free: u64, capacity: u64 },
 }
 
@@ -143,7 +148,7 @@ fn words(shortage: Shortage<'_>) -> Refusal {
 }
 
 /// Every class of which there is not enough, so that an operator who mends one does not meet the next.
-fn shortages<'a>(
+pub fn shortages<'a>(
     node: &'a Node,
     claimed: &'a Resources,
     wanted: &'a Resources,

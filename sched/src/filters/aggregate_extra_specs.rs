@@ -51,6 +51,18 @@ impl Filter for AggregateExtraSpecs {
         Ok(())
     }
 
+    fn fix(&self, request: &Request<'_>, host: &Host<'_>) -> String {
+        let met = |key: &str, requirement: &str| {
+            host.metadata(key).any(|value| extra_specs::matches(value, requirement))
+        };
+        let Some((key, _)) = wanted(request).find(|(key, requirement)| !met(key, requirement)) else {
+            return String::new();
+        };
+        format!(
+            "say it of an aggregate of the node: `holm aggregate set AGGREGATE --property {key}=VALUE`; or another flavor"
+        )
+    }
+
     fn passes(&self, request: &Request<'_>, host: &Host<'_>) -> bool {
         wanted(request).all(|(key, requirement)| {
             host.metadata(key).any(|value| extra_specs::matches(value, requirement))

@@ -35,4 +35,10 @@ impl Filter for AggregateImagePropertiesIsolation {
         }
         Ok(())
     }
+
+    fn fix(&self, _request: &Request<'_>, _host: &Host<'_>) -> String {
+        "another image; or let it in: `holm aggregate set AGGREGATE --property KEY=VALUE,VALUE`, `holm aggregate list` \
+         names the aggregates of the node"
+            .to_owned()
+    }
 }

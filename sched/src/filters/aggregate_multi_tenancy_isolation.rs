@@ -26,6 +26,12 @@ impl Filter for AggregateMultiTenancyIsolation {
         Err(format!("project `{project}`: its aggregates are for {} only", tenants.join(", ")))
     }
 
+    fn fix(&self, _request: &Request<'_>, _host: &Host<'_>) -> String {
+        "let the project in: `holm aggregate set AGGREGATE --property filter_tenant_id=PROJECT,PROJECT`; \
+         `holm aggregate list` names the aggregates of the node"
+            .to_owned()
+    }
+
     fn passes(&self, request: &Request<'_>, host: &Host<'_>) -> bool {
         let mut tenants = host.metadata(KEY).peekable();
         tenants.peek().is_none() || tenants.any(|tenant| tenant == request.vm.project)

@@ -28,6 +28,14 @@ impl Filter for AvailabilityZone {
         }
     }
 
+    fn fix(&self, _request: &Request<'_>, host: &Host<'_>) -> String {
+        format!(
+            "ask for `--az {}` or for none; or put the node into the other zone: `holm aggregate add-node AGGREGATE \
+             NODE` (`holm az list` names the zones' aggregates)",
+            host.zone
+        )
+    }
+
     fn passes(&self, request: &Request<'_>, host: &Host<'_>) -> bool {
         let wanted = request.vm.spec.scheduling.availability_zone.as_deref();
         wanted.is_none_or(|wanted| wanted == host.zone)

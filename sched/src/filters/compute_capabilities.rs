@@ -53,6 +53,10 @@ impl Filter for ComputeCapabilities {
         Ok(())
     }
 
+    fn fix(&self, _request: &Request<'_>, _host: &Host<'_>) -> String {
+        "take a flavor without that extra spec (`holm flavor list`); `holm node show NODE` has what the host reports".to_owned()
+    }
+
     fn passes(&self, request: &Request<'_>, host: &Host<'_>) -> bool {
         wanted(request).all(|(capability, requirement)| {
             reported(host, capability).is_some_and(|value| extra_specs::matches(value, requirement))

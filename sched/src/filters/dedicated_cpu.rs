@@ -27,6 +27,11 @@ impl Filter for DedicatedCpu {
         }
     }
 
+    fn fix(&self, _request: &Request<'_>, _host: &Host<'_>) -> String {
+        "fewer vCPUs, or no `hw:numa_nodes`, in the flavor (`holm flavor create`); or set more CPUs apart there: \
+         `[cpu] dedicated` in the configuration of its `holmd`".to_owned()
+    }
+
     fn passes(&self, request: &Request<'_>, host: &Host<'_>) -> bool {
         match &request.parts {
             Some(Ok(wanted)) => host.parts().has_cpus(wanted),

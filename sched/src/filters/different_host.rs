@@ -26,6 +26,10 @@ impl Filter for DifferentHost {
         }
     }
 
+    fn fix(&self, _request: &Request<'_>, _host: &Host<'_>) -> String {
+        "add a node; or create it without that `--different-host`".to_owned()
+    }
+
     fn passes(&self, request: &Request<'_>, host: &Host<'_>) -> bool {
         request.different_host.iter().all(|mate| mate.node != Some(host.id()))
     }

@@ -23,4 +23,8 @@ impl Filter for Excluded {
     fn check(&self, request: &Request<'_>, host: &Host<'_>) -> Result<(), Refusal> {
         feasible::not_excluded(host.node, request.vm)
     }
+
+    fn fix(&self, _request: &Request<'_>, _host: &Host<'_>) -> String {
+        "mend what failed there, then delete it and create it anew; `holm node show NODE` says how that host is".to_owned()
+    }
 }

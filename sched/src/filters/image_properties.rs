@@ -68,6 +68,11 @@ impl Filter for ImageProperties {
         Ok(())
     }
 
+    fn fix(&self, _request: &Request<'_>, _host: &Host<'_>) -> String {
+        "an image made for this host, or the property corrected: `holm image import FILE --property KEY=VALUE`; \
+         `holm node show NODE` has what the host can do".to_owned()
+    }
+
     fn passes(&self, request: &Request<'_>, host: &Host<'_>) -> bool {
         wanted(request)
             .all(|(_, capability, value)| reported(host, capability).is_some_and(|has| offers(has, value)))

@@ -31,6 +31,10 @@ impl Filter for IoOps {
         Err(format!("VMs being built: {} here, {} allowed", host.building, self.max))
     }
 
+    fn fix(&self, _request: &Request<'_>, _host: &Host<'_>) -> String {
+        "wait, it fits when builds there have ended; or allow more: `holm scheduler set --max-io-ops-per-host N`".to_owned()
+    }
+
     fn passes(&self, _request: &Request<'_>, host: &Host<'_>) -> bool {
         host.building < self.max
     }

@@ -42,4 +42,9 @@ impl Filter for IsolatedHosts {
             _ => Ok(()),
         }
     }
+
+    fn fix(&self, _request: &Request<'_>, _host: &Host<'_>) -> String {
+        "`holm scheduler show` has the isolated images and nodes; change them with \
+         `holm scheduler set --isolated-images IMAGE,IMAGE` and `holm scheduler set --isolated-nodes NODE,NODE`".to_owned()
+    }
 }

@@ -1,6 +1,7 @@
 //! Labels, as in Kubernetes' node affinity: every requirement must hold.
 
 use holm_model::feasible::Refusal;
+use holm_model::scheduling::Operator;
 
 use crate::filter::Filter;
 use crate::host::Host;
@@ -30,6 +31,21 @@ impl Filter for NodeSelector {
         let wanted =
             if values.is_empty() { format!("{operator:?}") } else { format!("{operator:?} {values}") };
         Err(format!("label `{key}`: {wanted} wanted, {is}"))
+    }
+
+    fn fix(&self, request: &Request<'_>, host: &Host<'_>) -> String {
+        let selector = &request.vm.spec.scheduling.node_selector;
+        let Some(unmet) = selector.iter().find(|requirement| !requirement.holds(&host.node.labels)) else {
+            return String::new();
+        };
+        let key = &unmet.key;
+        let change = match (unmet.operator, unmet.values.first()) {
+            (Operator::In, Some(value)) => format!("{key}={value}"),
+            (Operator::NotIn | Operator::DoesNotExist, _) => format!("{key}-"),
+            (Operator::Gt | Operator::Lt, _) => format!("{key}=N"),
+            (Operator::In | Operator::Exists, _) => format!("{key}=VALUE"),
+        };
+        format!("if the node is so: `holm node label NODE {change}`; or create it without that `--selector`")
     }
 
     fn passes(&self, request: &Request<'_>, host: &Host<'_>) -> bool {

@@ -31,6 +31,10 @@ impl Filter for NumInstances {
         Err(format!("VMs: {} here, {} allowed", host.vms, self.max))
     }
 
+    fn fix(&self, _request: &Request<'_>, _host: &Host<'_>) -> String {
+        "move or delete VMs (`holm vm list --node NODE`); or allow more: `holm scheduler set --max-instances-per-host N`".to_owned()
+    }
+
     fn passes(&self, _request: &Request<'_>, host: &Host<'_>) -> bool {
         host.vms < self.max
     }

@@ -27,6 +27,11 @@ impl Filter for PciDevices {
         }
     }
 
+    fn fix(&self, _request: &Request<'_>, _host: &Host<'_>) -> String {
+        "move or delete VMs that hold some (`holm vm list --node NODE`); or offer more: `[[pci]]` in the configuration \
+         of its `holmd`".to_owned()
+    }
+
     fn passes(&self, request: &Request<'_>, host: &Host<'_>) -> bool {
         match &request.parts {
             Some(Ok(wanted)) => host.parts().has_devices(wanted),

@@ -23,6 +23,11 @@ impl Filter for RequestedNode {
         feasible::requested_node(host.node, request.vm)
     }
 
+    fn fix(&self, _request: &Request<'_>, _host: &Host<'_>) -> String {
+        "create it without `--node`; one that waits or is off is set free by `holm vm set NAME --any-node`"
+            .to_owned()
+    }
+
     fn passes(&self, request: &Request<'_>, host: &Host<'_>) -> bool {
         request.vm.spec.node.is_none_or(|wanted| wanted == host.id())
     }

@@ -20,6 +20,10 @@ impl Filter for Reserved {
         host.kept.as_ref().map_or(Ok(()), |kept| kept.check(host, request))
     }
 
+    fn fix(&self, _request: &Request<'_>, _host: &Host<'_>) -> String {
+        "wait, or go before it: create it with a greater `--priority N`; `holm scheduler set --reserve-after-s 0` keeps no hosts".to_owned()
+    }
+
     fn passes(&self, request: &Request<'_>, host: &Host<'_>) -> bool {
         host.kept.as_ref().is_none_or(|kept| kept.leaves(host, request))
     }

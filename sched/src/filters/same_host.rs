@@ -30,6 +30,19 @@ impl Filter for SameHost {
         Err(format!("same host as {}: {detail}", names.join(", ")))
     }
 
+    fn fix(&self, request: &Request<'_>, _host: &Host<'_>) -> String {
+        let wanted = &request.same_host;
+        match wanted.iter().find(|mate| mate.node.is_none()) {
+            Some(mate) if wanted.iter().all(|mate| mate.node.is_none()) => {
+                format!(
+                    "first see that it gets a host: `holm vm explain {}`; or create this one without `--same-host`",
+                    mate.name
+                )
+            }
+            _ => "make room on the node of the other; or create it without `--same-host`".to_owned(),
+        }
+    }
+
     fn passes(&self, request: &Request<'_>, host: &Host<'_>) -> bool {
         let wanted = &request.same_host;
         wanted.is_empty() || wanted.iter().any(|mate| mate.node == Some(host.id()))

@@ -27,6 +27,20 @@ impl Filter for ServerGroup {
         feasible::server_group(group.record, group.members(host.id()))
     }
 
+    fn fix(&self, request: &Request<'_>, host: &Host<'_>) -> String {
+        let Some(group) = &request.group else { return String::new() };
+        let (name, here) = (&group.record.name, group.members(host.id()).here);
+        match group.record.policy {
+            GroupPolicy::Affinity => format!(
+                "make room on the node of the group (`holm group show {name}` names it); or create it without `--group`"
+            ),
+            _ => format!(
+                "add a node; or allow more of them on one: `holm group set {name} --max-per-host {}`",
+                here.saturating_add(1)
+            ),
+        }
+    }
+
     fn passes(&self, request: &Request<'_>, host: &Host<'_>) -> bool {
         let members = |group: &Group<'_>| group.members(host.id());
         request.group.as_ref().is_none_or(|group| feasible::fits_group(group.record, members(group)))

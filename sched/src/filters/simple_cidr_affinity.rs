@@ -35,6 +35,10 @@ impl Filter for SimpleCidrAffinity {
             Some(_) => Ok(()),
         }
     }
+
+    fn fix(&self, _request: &Request<'_>, _host: &Host<'_>) -> String {
+        "create it with another network or without `--near`; `holm node list` has the addresses".to_owned()
+    }
 }
 
 /// The IP of `10.0.0.1:7460` or `[fd00::1]:7460`.

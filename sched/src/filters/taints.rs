@@ -39,6 +39,17 @@ impl Filter for Taints {
         }
     }
 
+    fn fix(&self, request: &Request<'_>, host: &Host<'_>) -> String {
+        let Some(Taint { key, value, .. }) = untolerated(request, host, Effect::NoSchedule).next() else {
+            return String::new();
+        };
+        let tolerated = if value.is_empty() { key.clone() } else { format!("{key}={value}") };
+        format!(
+            "create it with `--toleration {tolerated}`, or open the node to all: \
+             `holm node taint NODE {key}:NoSchedule-`"
+        )
+    }
+
     fn passes(&self, request: &Request<'_>, host: &Host<'_>) -> bool {
         !host.is_tainted || untolerated(request, host, Effect::NoSchedule).next().is_none()
     }

@@ -44,6 +44,24 @@ impl Filter for Traits {
         })
     }
 
+    fn fix(&self, request: &Request<'_>, host: &Host<'_>) -> String {
+        let unmet = wanted(request).find(|(name, demand)| !is_met(name, demand, host));
+        match unmet {
+            Some((name, "required")) => {
+                format!("if the node has it: `holm node trait NODE {name}`; or a flavor or image without it")
+            }
+            Some((name, "forbidden")) if host.node.traits.contains(name) => {
+                format!(
+                    "if the node has it no longer: `holm node trait NODE {name}-`; or a flavor or image without it"
+                )
+            }
+            Some((_, "forbidden")) => {
+                "the host itself reports it: a flavor or image that does not forbid it".to_owned()
+            }
+            _ => "a flavor or image that says `required` or `forbidden`: `holm flavor create`".to_owned(),
+        }
+    }
+
     fn passes(&self, request: &Request<'_>, host: &Host<'_>) -> bool {
         wanted(request).all(|(name, demand)| is_met(name, demand, host))
     }

@@ -263,6 +263,12 @@ fn words(about: &str, state: &State, explanation: &Explanation) -> String {
         };
         writeln!(text, "{mark} {:width$}  {verdict}", host.name).expect("memory");
     }
+    for advice in &explanation.advice {
+        let nodes: Vec<&str> = advice.nodes.iter().map(|node| state.nodes[node].name.as_str()).collect();
+        let nodes = if nodes.len() > 3 { format!("{} nodes", nodes.len()) } else { nodes.join(", ") };
+        write!(text, "\n{}, {nodes}: {}", advice.by, advice.fix).expect("memory");
+    }
+    text.push_str(if explanation.advice.is_empty() { "" } else { "\n" });
     let name = |vm: &VmId| state.vms[vm].name.clone();
     if let Some(Eviction { node, victims }) = &explanation.eviction {
         let victims: Vec<String> = victims.iter().map(name).collect();

@@ -1,0 +1,67 @@
+//! What to do next about the hosts that refuse a VM: the filters' own advice ([`crate::Filter::fix`]), hosts with the same
+//! advice together. Worked out when somebody asks; records hold the refusals only.
+
+use holm_model::NodeId;
+use serde::{Deserialize, Serialize};
+
+use crate::host::Host;
+use crate::policy::Policy;
+use crate::request::Request;
+
+/// What stands for the host in a filter's advice.
+const NODE: &str = "NODE";
+
+/// A next step, and the hosts that would then pass the filter.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Advice {
+    /// The filter that refuses.
+    pub by: String,
+    /// By id.
+    pub nodes: Vec<NodeId>,
+    /// A clause with commands in backquotes; of a single host, with its name in them, else with `NODE`.
+    pub fix: String,
+}
+
+/// Advice about many hosts and VMs, as it is gathered.
+#[derive(Debug, Default)]
+pub struct Gathered {
+    advice: Vec<Advice>,
+}
+
+impl Gathered {
+    /// Takes up why `host` refuses `request`, if it does.
+    pub fn add(&mut self, policy: &Policy, request: &Request<'_>, host: &Host<'_>) {
+        let Some(filter) = policy.refusing(request, host) else { return };
+        let (by, fix, node) = (filter.name(), filter.fix(request, host), host.id());
+        match self.advice.iter_mut().find(|advice| advice.by == by && advice.fix == fix) {
+            Some(advice) => match advice.nodes.binary_search(&node) {
+                Ok(_) => {}
+                Err(at) => advice.nodes.insert(at, node),
+            },
+            None => self.advice.push(Advice { by: by.to_owned(), nodes: vec![node], fix }),
+        }
+    }
+
+    /// What concerns most hosts first, else in the order it was found; `name` has the hosts' names.
+    pub fn told<'n>(mut self, name: impl Fn(NodeId) -> Option<&'n str>) -> Vec<Advice> {
+        self.advice.sort_by_key(|advice| std::cmp::Reverse(advice.nodes.len()));
+        for advice in &mut self.advice {
+            if let [only] = advice.nodes[..]
+                && let Some(name) = name(only)
+            {
+                advice.fix = named(&advice.fix, name);
+            }
+        }
+        self.advice
+    }
+}
+
+/// `fix` with the host's name in its commands.
+fn named(fix: &str, name: &str) -> String {
+    let word = |word: &str| match word.strip_prefix(NODE) {
+        Some("") => name.to_owned(),
+        Some(rest) if rest.starts_with('`') => format!("{name}{rest}"),
+        _ => word.to_owned(),
+    };
+    fix.split(' ').map(word).collect::<Vec<_>>().join(" ")
+}
