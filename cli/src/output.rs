@@ -125,6 +125,11 @@ pub fn note(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
+/// What the cluster warns of beside its answer; on stderr, so that what is printed stays the record.
+pub fn warn(warnings: &[String]) {
+    warnings.iter().for_each(|warning| note(&format!("warning: {warning}")));
+}
+
 /// Whether somebody looks at stdout.
 pub fn stdout_is_terminal() -> bool {
     io::stdout().is_terminal()

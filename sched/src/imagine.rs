@@ -4,7 +4,7 @@
 use holm_model::feasible::{claim_of, parts_for};
 use holm_model::node::Node;
 use holm_model::parts::Parts;
-use holm_model::vm::{Claim, Vm, VmStatus};
+use holm_model::vm::{Availability, Claim, Vm, VmStatus, WantPower};
 use holm_model::{Epoch, NodeId, State, VmId};
 
 use crate::policy::Policy;
@@ -38,6 +38,21 @@ pub fn forget(state: &mut State, id: VmId) {
     let Some(vm) = state.vms.get(&id).cloned() else { return };
     displace(state, &vm);
     state.vms.remove(&id);
+}
+
+/// What was asked of placed VMs has come about: those that are to fail over do, as far as their node has not said so
+/// yet, and those that a drain stopped run again, as they will when it is over.
+pub fn fulfil(state: &mut State) {
+    let to_arm = |vm: &Vm| vm.spec.availability == Availability::Failover && !vm.is_failover_in_force();
+    let changed = state.vms.values().filter(|vm| vm.claim.is_some());
+    let changed = changed.filter(|vm| to_arm(vm) || vm.recovery.stopped_for.is_some());
+    for mut vm in changed.cloned().collect::<Vec<Vm>>() {
+        if vm.recovery.stopped_for.is_some() {
+            vm.power.want = WantPower::On;
+        }
+        vm.claim.iter_mut().for_each(|claim| claim.availability = vm.spec.availability);
+        state.vms.insert(vm.id, vm);
+    }
 }
 
 /// Gives hosts to the waiting VMs that find one, as decisions to come would.

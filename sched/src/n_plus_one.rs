@@ -1,22 +1,24 @@
 //! N+1: whether the cluster would still hold its failover VMs with any one node gone. Pinned VMs do not count,
 //! except for the room they take: they wait for their node.
 //!
-//! First the waiting VMs get the hosts they would get; then each node is lost by itself, and its failover VMs
-//! are placed on the others in the order of the queue, by the same filters and weighers as then.
+//! First what was asked for comes about: a running VM that is to fail over does, and the waiting VMs get the hosts they
+//! would get. Then each node is lost by itself, and its failover VMs are placed on the others in the order of the queue,
+//! by the same filters and weighers as then. One that is off stays with its node, whose room it takes, until it is
+//! started.
 
 use holm_model::command::Command;
 use holm_model::reply::Reason;
-use holm_model::vm::Vm;
+use holm_model::vm::{Availability, Vm};
 use holm_model::{Actor, Entry, NodeId, Proposal, Reply, Resources, State, Timestamp, VmId, apply};
 use serde::{Deserialize, Serialize};
 
-use crate::imagine::settle;
+use crate::imagine::{fulfil, settle};
 use crate::what_if::{failover_from, moves_by_itself};
 
 /// The verdict.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NPlusOne {
-    /// How many failover VMs there are.
+    /// How many failover VMs there are that run, or are to.
     pub vms: usize,
     /// Failover VMs that fit nowhere even with every node there.
     pub waiting: Vec<VmId>,
@@ -64,17 +66,21 @@ impl NPlusOne {
 
 /// The verdict about `state`.
 pub fn n_plus_one(state: &State) -> NPlusOne {
-    let failover = |vm: &&Vm| moves_by_itself(vm);
-    let vms = state.vms.values().filter(failover).count();
-    if vms == 0 {
+    if !state.vms.values().any(|vm| vm.spec.availability == Availability::Failover) {
         return NPlusOne::default();
     }
     let mut settled = state.clone();
+    fulfil(&mut settled);
     settle(&mut settled);
-    let waiting = settled.waiting.iter().filter_map(|id| settled.vms.get(id)).filter(failover);
-    let waiting = waiting.map(|vm| vm.id).collect();
-    let losses = settled.nodes.keys().filter_map(|node| loss(&settled, *node)).collect();
-    NPlusOne { vms, waiting, losses }
+    let failover = settled.vms.values().filter(|vm| moves_by_itself(vm));
+    let (waiting, placed): (Vec<&Vm>, Vec<&Vm>) = failover
+        .filter(|vm| vm.claim.is_some() || settled.waiting.contains(&vm.id))
+        .partition(|vm| vm.claim.is_none());
+    NPlusOne {
+        vms: waiting.len() + placed.len(),
+        waiting: waiting.iter().map(|vm| vm.id).collect(),
+        losses: settled.nodes.keys().filter_map(|node| loss(&settled, *node)).collect(),
+    }
 }
 
 fn loss(state: &State, node: NodeId) -> Option<Loss> {

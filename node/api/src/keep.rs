@@ -120,6 +120,9 @@ pub struct Recovery {
     pub leaving: Option<Leaving>,
     /// Name of the node whose drain stopped it; it is started again when that is over.
     pub stopped_for_drain_of: Option<String>,
+    /// Name of the node it was moved to while it was off: there it goes when it is started, if it still fits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moved_to: Option<String>,
 }
 
 /// Why a VM leaves its node: it is stopped there and placed anew.

@@ -225,7 +225,7 @@ pub struct Vm {
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
     pub revision: u64,
-    /// In the answer to its creation only: what the operator should know of the cluster with it.
+    /// In the answer to its creation, start or change only: what the operator should know of the cluster with it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }

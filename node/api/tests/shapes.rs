@@ -63,6 +63,7 @@ fn vm() -> Vm {
             next_restart_at: Some(at(9)),
             leaving: Some(vm::Leaving { since: at(5), reason: "drain of n1".to_owned() }),
             stopped_for_drain_of: Some("n1".to_owned()),
+            moved_to: None,
         },
         scheduling: Scheduling {
             availability_zone: Some("rack-a".to_owned()),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use holm_api::{Code, NPlusOneVerdict, NodeLoss, ReadQuery};
 use holm_model::policy::NPlusOne;
-use holm_model::vm::Availability;
+use holm_model::vm::{Availability, WantPower};
 use holm_model::{Actor, Command, Reason, Revision, State as Model};
 use holm_raft::handle::Published;
 use holm_sched::n_plus_one::Loss;
@@ -183,12 +183,12 @@ fn without_room(state: &Model, actor: &Actor, command: &Command) -> Vec<String> 
 fn refusal(sentences: &[String]) -> Failure {
     let detail = format!("with it, the cluster could no longer lose any one node: {}", sentences.join("; "));
     Failure::new(Code::NPlusOne, detail).field("availability").hint(
-        "add a node or make room (`holm cluster what-if --lose NODE` shows what would fit where), keep it pinned, \
-         or allow it with `holm scheduler set --n-plus-one warn`",
+        "add a node or make room (`holm cluster what-if --lose NODE` shows what would fit where), keep it pinned or \
+         off, or allow it with `holm scheduler set --n-plus-one warn`",
     )
 }
 
-/// Whether there would be more VMs that may fail over.
+/// Whether there would be more VMs that fail over: one that is off does not.
 fn brings_failover(state: &Model, command: &Command) -> bool {
     match command {
         Command::CreateVm(vm) => vm.availability == Availability::Failover,
@@ -197,6 +197,11 @@ fn brings_failover(state: &Model, command: &Command) -> bool {
             let vm = state.vms.get(&change.vm);
             change.availability == Some(Availability::Failover)
                 && vm.is_some_and(|vm| vm.spec.availability != Availability::Failover)
+        }
+        Command::SetVmPower(power) => {
+            let vm = state.vms.get(&power.vm).filter(|vm| vm.spec.availability == Availability::Failover);
+            let off = vm.is_some_and(|vm| vm.claim.is_none() || vm.power.want == WantPower::Off);
+            power.want == WantPower::On && !power.reboot && off
         }
         _ => false,
     }
@@ -209,6 +214,7 @@ pub fn admitted_at(mut command: Command, judged: Revision) -> Command {
         Command::CreateVm(vm) => vm.admitted = judged,
         Command::CreateVms(vms) => vms.items.iter_mut().for_each(|vm| vm.admitted = judged),
         Command::SetVmPolicies(change) => change.admitted = judged,
+        Command::SetVmPower(power) if power.want == WantPower::On => power.admitted = judged,
         _ => {}
     }
     command

@@ -1,5 +1,7 @@
 //! `/v1/scheduler`: the policy by which every leader places VMs.
 
+use std::sync::Arc;
+
 use axum::extract::State;
 use axum::http::StatusCode;
 use holm_api::{ReadQuery, SchedulerPolicy, SetSchedulerPolicy};
@@ -63,7 +65,8 @@ async fn put(
         Ok(Command::SetSchedulerPolicy(command::SetSchedulerPolicy { policy, expected }))
     })
     .await?;
-    let policy = convert::policy(&accepted.published.state.scheduler);
+    let mut policy = convert::policy(&accepted.published.state.scheduler);
+    policy.warnings = n_plus_one::warnings(Arc::clone(&accepted.published)).await?;
     let revision = policy.revision;
     Ok(Answer::accepted(StatusCode::OK, &accepted, policy).etag(revision))
 }

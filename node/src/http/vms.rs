@@ -13,6 +13,7 @@ use utoipa_axum::routes;
 use super::answer::Answer;
 use super::convert;
 use super::extract::{Change, Named, NoBody, Query};
+use super::n_plus_one::perform_admitted;
 use super::openapi::{MatchHeader, ProjectHeader, WriteHeaders};
 use super::page::Page;
 use super::problem::{Failure, Result};
@@ -156,13 +157,13 @@ async fn power(
     reboot: bool,
     stop: StopMode,
 ) -> Result<Answer<Vm>> {
-    let accepted = perform(&app.raft, &intent, Basis::of(&name), |state| {
+    let expected = intent.expected;
+    let build = |state: &Model| {
         let vm = find(state, &intent.project, &name.0)?.id;
-        let expected = intent.expected;
-        Ok(Command::SetVmPower(command::SetVmPower { vm, want, reboot, stop, expected }))
-    })
-    .await?;
-    let vm = shown(&accepted)?;
+        Ok(Command::SetVmPower(command::SetVmPower { vm, want, reboot, stop, admitted: None, expected }))
+    };
+    let (accepted, warnings) = perform_admitted(&app, &intent, Basis::of(&name), build).await?;
+    let vm = Vm { warnings, ..shown(&accepted)? };
     let revision = vm.revision;
     Ok(Answer::accepted(StatusCode::ACCEPTED, &accepted, vm).etag(revision))
 }

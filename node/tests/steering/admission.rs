@@ -89,3 +89,59 @@ async fn by_default_it_is_created_with_a_warning_and_off_says_nothing() {
     let bad = n1.put("/v1/scheduler", json!({"n_plus_one": "maybe"})).await.expect(422).json;
     assert_eq!(bad["field"], "n_plus_one");
 }
+
+/// One that is off is none that must be held. Five of six places are taken, two on two of the nodes each: of those that
+/// are off there, one a node may be started, since the free place is for whichever node goes.
+#[tokio::test(flavor = "multi_thread")]
+async fn starting_is_judged_like_creating_also_when_all_are_started_at_once() {
+    let daemons = three_nodes().await;
+    let n1 = &daemons[0];
+    set_policy(n1, json!({"n_plus_one": "off"})).await;
+    let batch = vm("vm", json!({"availability": "failover", "count": 5}));
+    n1.post("/v1/vms", batch).await.expect(202);
+    let names: Vec<String> = (1..=5).map(|n| format!("vm-{n}")).collect();
+    for name in &names {
+        n1.until_status(name, "ACTIVE").await;
+        n1.post(&format!("/v1/vms/{name}/stop"), json!({"force": true})).await.expect(202);
+    }
+    for name in &names {
+        n1.until_status(name, "SHUTOFF").await;
+    }
+    set_policy(n1, json!({"n_plus_one": "refuse"})).await;
+    let started = names.iter().enumerate().map(|(n, name)| {
+        let daemon = &daemons[n % 3];
+        async move {
+            let target = format!("/v1/vms/{name}/start");
+            let decided = async |daemon: &Daemon| {
+                let answer = daemon.post(&target, json!({})).await;
+                (answer.status != 503).then_some(answer)
+            };
+            daemon.until(&format!("{name} is started or refused"), decided).await
+        }
+    });
+    let answers = join_all(started).await;
+    let accepted = answers.iter().filter(|answer| answer.status == 202).count();
+    let refused: Vec<&Value> =
+        answers.iter().map(|answer| &answer.json).filter(|json| json["code"] == "n_plus_one").collect();
+    assert_eq!(
+        (accepted, refused.len()),
+        (2, 3),
+        "{:?}",
+        answers.iter().map(|a| &a.json).collect::<Vec<_>>()
+    );
+    let detail = refused[0]["detail"].as_str().unwrap_or_default();
+    assert!(detail.contains("1 of its") && detail.contains("would fit nowhere"), "{detail}");
+    let verdict = n1.get("/v1/n-plus-one").await.expect(200).json;
+    assert_eq!((verdict["holds"].clone(), verdict["vms"].clone()), (json!(true), json!(2)), "{verdict}");
+
+    // A policy that warns starts it and says so; one that refuses what is so already says that too.
+    set_policy(n1, json!({"n_plus_one": "warn"})).await;
+    let at = answers.iter().position(|answer| answer.status != 202).expect("three were refused");
+    let target = format!("/v1/vms/{}/start", names[at]);
+    let warned = n1.post(&target, json!({})).await.expect(202).json;
+    let is_warning =
+        |json: &Value| json["warnings"][0].as_str().is_some_and(|text| text.starts_with("N+1: "));
+    assert!(is_warning(&warned), "{warned}");
+    let policy = set_policy(n1, json!({"n_plus_one": "refuse"})).await.json;
+    assert!(is_warning(&policy), "{policy}");
+}

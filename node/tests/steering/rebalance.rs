@@ -48,3 +48,38 @@ async fn a_plan_changes_nothing_and_applied_it_moves_what_can_move() {
         assert_eq!(bad.json["field"], field, "{query}");
     }
 }
+
+/// One that is off has no node until it is started: then it goes where it was moved to.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_is_off_is_moved_and_goes_there_when_it_is_started() {
+    let daemons = Daemon::three().await;
+    let n1 = &daemons[0];
+    for node in ["n1", "n2", "n3"] {
+        narrow(n1, node, 8).await;
+    }
+    for name in ["off-1", "off-2", "off-3"] {
+        n1.post("/v1/vms", vm(name, json!({"node": "n1"}))).await.expect(202);
+        n1.until_status(name, "ACTIVE").await;
+        n1.patch(&format!("/v1/vms/{name}"), json!({"any_node": true})).await.expect(200);
+        n1.post(&format!("/v1/vms/{name}/stop"), json!({"force": true})).await.expect(202);
+        n1.until_status(name, "SHUTOFF").await;
+    }
+    let applied = n1.post("/v1/rebalance", json!({"max_moves": 1})).await.expect(202).json;
+    let (name, to) = (&applied["moves"][0]["vm"], &applied["moves"][0]["to"]);
+    let target = format!("/v1/vms/{}", name.as_str().unwrap_or_default());
+    let moved_to = n1
+        .until("it has left its node", async |n1| {
+            let vm = n1.get(&target).await.json;
+            (vm["node"] == Value::Null && vm["status"] == "SHUTOFF")
+                .then(|| vm["recovery"]["moved_to"].clone())
+        })
+        .await;
+    assert_eq!(&moved_to, to);
+    // The other two hosts are equally good, or better.
+    n1.post("/v1/vms", vm("in-the-way", json!({"node": to}))).await.expect(202);
+    n1.until_status("in-the-way", "ACTIVE").await;
+    n1.post(&format!("{target}/start"), json!({})).await.expect(202);
+    n1.until_status(name.as_str().unwrap_or_default(), "ACTIVE").await;
+    let vm = n1.get(&target).await.json;
+    assert_eq!((&vm["node"], vm["recovery"].get("moved_to")), (to, None), "{vm}");
+}

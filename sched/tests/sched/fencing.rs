@@ -116,9 +116,7 @@ fn a_fence_frees_failover_vms_that_should_run_and_nothing_else() {
     let pinned = on(&mut cluster, 2, Availability::Pinned);
     let off = on(&mut cluster, 2, Availability::Failover);
     let deleted = on(&mut cluster, 2, Availability::Failover);
-    let power =
-        SetVmPower { vm: off, want: WantPower::Off, reboot: false, stop: StopMode::Force, expected: None };
-    cluster.done(Command::SetVmPower(power));
+    assert!(matches!(cluster.power(off, WantPower::Off, None), Reply::Done(_)));
     cluster.done(Command::DeleteVm(DeleteVm { vm: deleted, expected: None }));
     assert!(matches!(fence(&mut cluster, 2), Reply::Done(_)));
     let vm = cluster.record(failover);
@@ -142,9 +140,7 @@ fn a_fence_frees_failover_vms_that_should_run_and_nothing_else() {
     let host = cluster.placed_on(failover);
     assert!(host.is_some_and(|host| host != 2));
     // The one that was off is taken when it is wanted.
-    let power =
-        SetVmPower { vm: off, want: WantPower::On, reboot: false, stop: StopMode::Force, expected: None };
-    cluster.done(Command::SetVmPower(power));
+    assert!(matches!(cluster.power(off, WantPower::On, None), Reply::Done(_)));
     assert!(cluster.placed_on(off).is_some_and(|host| host != 2));
     let lost: Vec<_> = cluster.state.nodes[&NodeId(2)].fence.as_ref().unwrap().lost.keys().copied().collect();
     assert_eq!(BTreeSet::from_iter(lost), BTreeSet::from([failover, off, deleted]));
@@ -158,10 +154,9 @@ fn a_vm_that_was_switched_off_while_it_was_built_goes_elsewhere_when_it_is_wante
         vm.policies.disk_loss = DiskLoss::Recreate;
     });
     let host = cluster.placed_on(vm).expect("there is room");
-    let power = |want| SetVmPower { vm, want, reboot: false, stop: StopMode::Force, expected: None };
-    cluster.done(Command::SetVmPower(power(WantPower::Off)));
+    cluster.power(vm, WantPower::Off, None);
     assert!(matches!(fence(&mut cluster, host), Reply::Done(_)));
-    cluster.done(Command::SetVmPower(power(WantPower::On)));
+    assert!(matches!(cluster.power(vm, WantPower::On, None), Reply::Done(_)));
     assert_eq!(invariant::check(&cluster.state), Ok(()));
     assert!(cluster.placed_on(vm).is_some_and(|elsewhere| elsewhere != host));
 }
@@ -276,15 +271,13 @@ fn a_vm_that_was_to_leave_a_node_that_is_lost_can_be_started_again() {
         let vacate = VacateVms { leadership, vms: vec![vm], reason: "drain".into(), stop };
         cluster.done(Command::VacateVms(vacate));
         if off {
-            let want = WantPower::Off;
-            cluster.done(Command::SetVmPower(SetVmPower { vm, want, reboot: false, stop, expected: None }));
+            cluster.power(vm, WantPower::Off, None);
         }
         cluster.set_up(2, false);
         let remove = RemoveNode { node: NodeId(2), confirm_node_off: true };
         cluster.done(Command::RemoveNode(remove));
         assert_eq!(cluster.record(vm).recovery.vacate, None);
-        let want = WantPower::On;
-        cluster.done(Command::SetVmPower(SetVmPower { vm, want, reboot: false, stop, expected: None }));
+        assert!(matches!(cluster.power(vm, WantPower::On, None), Reply::Done(_)));
         assert!(cluster.placed_on(vm).is_some());
     }
 }

@@ -1,9 +1,11 @@
 //! N+1: the cluster without any one node.
 
-use holm_model::command::{CreateVm, CreateVms};
+use holm_model::command::{CreateVm, CreateVms, SetVmPolicies, SetVmPower, StopForDrain};
 use holm_model::flavor::Size;
-use holm_model::vm::{Availability, DiskLoss};
-use holm_model::{Actor, Command, NodeId, VmId};
+use holm_model::node::DrainPinned;
+use holm_model::policy::NPlusOne;
+use holm_model::vm::{Availability, DiskLoss, OnNoHost, StopMode, VmStatus, WantPower};
+use holm_model::{Actor, Command, NodeId, Reason, Reply, Revision, VmId};
 use holm_sched::{n_plus_one, n_plus_one_after};
 
 use crate::cluster::{Cluster, MEDIUM};
@@ -80,6 +82,119 @@ fn a_creation_is_judged_as_if_it_were_placed_and_changes_nothing() {
     let verdict = judge(&Command::CreateVms(CreateVms { items, atomic: false }));
     assert_eq!((verdict.vms, verdict.holds()), (10, false));
     assert_eq!(cluster.state, before);
+}
+
+fn holds_after(cluster: &Cluster, command: Command) -> bool {
+    let actor = Actor { name: "test".into(), project: "default".into() };
+    n_plus_one_after(&cluster.state, cluster.now, &actor, &command).expect("apply takes it").holds()
+}
+
+fn start(vm: VmId) -> Command {
+    let (want, stop) = (WantPower::On, StopMode::Force);
+    Command::SetVmPower(SetVmPower { vm, want, reboot: false, stop, admitted: None, expected: None })
+}
+
+fn to_failover(vm: VmId) -> Command {
+    Command::SetVmPolicies(SetVmPolicies {
+        vm,
+        availability: Some(Availability::Failover),
+        disk_loss: Some(DiskLoss::Recreate),
+        restart_policy: None,
+        start_order: None,
+        start_delay_s: None,
+        any_node: false,
+        admitted: None,
+        expected: None,
+    })
+}
+
+/// Three hosts of four places: two failover VMs on the first, of which one is off, and one place elsewhere.
+fn one_place_for_two() -> (Cluster, VmId) {
+    let mut cluster = cluster([2, 0, 0]);
+    for node in [2, 2, 2, 2, 3, 3, 3] {
+        on(&mut cluster, node, |_| {});
+    }
+    let off = *cluster.state.vms.keys().next().expect("the first");
+    cluster.switch_off(off);
+    (cluster, off)
+}
+
+#[test]
+fn one_that_is_off_stays_with_its_node_and_counts_when_it_is_started() {
+    let (mut cluster, off) = one_place_for_two();
+    let verdict = n_plus_one(&cluster.state);
+    assert_eq!((verdict.vms, verdict.holds()), (1, true));
+    assert!(!holds_after(&cluster, start(off)));
+    // With room for both it may be.
+    let pinned = cluster.state.vms_on(NodeId(2)).next().expect("it is full").id;
+    cluster.delete(pinned);
+    assert!(holds_after(&cluster, start(off)));
+}
+
+#[test]
+fn one_that_runs_counts_from_when_failover_is_asked_of_it_not_from_when_its_node_says_so() {
+    let mut cluster = Cluster::of(&[MEDIUM; 3]);
+    let vms = [1, 2, 3].map(|node| [0; 4].map(|_| on(&mut cluster, node, |_| {})));
+    vms.iter().flatten().for_each(|vm| cluster.run(*vm));
+    assert!(n_plus_one(&cluster.state).holds());
+    assert!(!holds_after(&cluster, to_failover(vms[0][0])), "there is no second place for it");
+    cluster.done(to_failover(vms[0][0]));
+    assert!(!cluster.record(vms[0][0]).is_failover_in_force());
+    assert_eq!(n_plus_one(&cluster.state).losses.len(), 1);
+}
+
+#[test]
+fn one_that_a_drain_stopped_counts_as_its_owner_wants_it() {
+    let (mut cluster, off) = one_place_for_two();
+    let stopped = on(&mut cluster, 1, |_| {});
+    cluster.run(stopped);
+    cluster.drain(1, DrainPinned::Stop);
+    let leadership = cluster.leadership();
+    cluster.done(Command::StopForDrain(StopForDrain { leadership, vms: vec![stopped] }));
+    assert_eq!(cluster.record(off).recovery.stopped_for, None);
+    // It is started when the drain is over, and nobody is asked then.
+    assert!(!holds_after(&cluster, to_failover(stopped)));
+}
+
+#[test]
+fn one_that_was_given_up_on_counts_when_it_is_started_again() {
+    let mut cluster = cluster([1, 0, 0]);
+    let large = Size { vcpus: 9, ..TWO };
+    let failed = cluster.create(large, |vm| {
+        failover(vm);
+        vm.on_no_host = OnNoHost::Fail;
+    });
+    assert_eq!(cluster.placed_on(failed), None);
+    assert_eq!(cluster.record(failed).status, VmStatus::Error);
+    let verdict = n_plus_one(&cluster.state);
+    assert_eq!((verdict.vms, verdict.holds()), (1, true));
+    assert!(!holds_after(&cluster, start(failed)));
+}
+
+/// However they come: only one of those judged at the same revision is let in.
+#[test]
+fn a_policy_that_refuses_takes_one_of_all_that_were_judged_at_once() {
+    let mut cluster = cluster([2, 1, 0]);
+    let vms: Vec<VmId> = cluster.state.vms.keys().copied().collect();
+    vms.iter().for_each(|vm| cluster.switch_off(*vm));
+    cluster.policy(|policy| policy.n_plus_one = NPlusOne::Refuse);
+    let judged = Some(cluster.state.revision);
+    let unadmitted = |reply: &Reply| matches!(reply, Reply::Rejected(Reason::Unadmitted { .. }));
+    assert!(unadmitted(&cluster.power(vms[0], WantPower::On, Some(Revision(0)))), "never judged");
+    assert!(matches!(cluster.power(vms[0], WantPower::On, judged), Reply::Done(_)));
+    let before = cluster.state.clone();
+    assert!(unadmitted(&cluster.power(vms[1], WantPower::On, judged)));
+    assert_eq!(cluster.state.vms, before.vms, "a refusal changed something");
+    let flavor = cluster.flavor_with(TWO, &[]);
+    let created = cluster.request(flavor, |vm| {
+        failover(vm);
+        vm.admitted = judged;
+    });
+    assert!(unadmitted(&cluster.apply(Command::CreateVm(created))));
+    let judged = Some(cluster.state.revision);
+    assert!(matches!(cluster.power(vms[1], WantPower::On, judged), Reply::Done(_)));
+    // An entry from before this was asked means what it meant.
+    assert!(matches!(cluster.power(vms[2], WantPower::On, None), Reply::Done(_)));
 }
 
 #[test]

@@ -36,7 +36,7 @@ fn running(cluster: &mut Cluster) -> VmId {
 }
 
 fn power(cluster: &mut Cluster, vm: VmId, want: WantPower, reboot: bool, stop: StopMode) {
-    cluster.done(Command::SetVmPower(SetVmPower { vm, want, reboot, stop, expected: None }));
+    cluster.done(Command::SetVmPower(SetVmPower { vm, want, reboot, stop, admitted: None, expected: None }));
 }
 
 fn vacate(cluster: &mut Cluster, vm: VmId, stop: StopMode) {

@@ -1,13 +1,13 @@
 //! Rebalancing: what is moved, what stays, and that it ends.
 
-use holm_model::command::{Command, CreateVm, MoveVms, ReleaseCause, Relocation};
+use holm_model::command::{Command, CreateVm, MoveVms, ReleaseCause, Relocation, RemoveNode};
 use holm_model::flavor::Size;
 use holm_model::group::GroupPolicy;
 use holm_model::scheduling::Scheduling;
-use holm_model::vm::{Availability, DiskLoss, StopMode};
-use holm_model::{GroupId, NodeId, Outcome, VmId};
-use holm_sched::Policy;
+use holm_model::vm::{Availability, DiskLoss, StopMode, VmStatus, WantPower};
+use holm_model::{GroupId, NodeId, Outcome, Reply, VmId};
 use holm_sched::rebalance::{Bounds, Plan, rebalance};
+use holm_sched::{Policy, explain};
 
 use crate::cluster::{Cluster, MEDIUM};
 use crate::world::{Dice, world};
@@ -139,6 +139,57 @@ fn groups_stay_apart_and_the_bounds_hold() {
     assert!(moves.iter().all(|moved| cluster.record(moved.vm).spec.scheduling.group.is_none()));
     assert_eq!(of(1, 1).len(), 1);
     assert_eq!(of(10, moves[0].gain + 1), []);
+}
+
+/// Six that are off on the first of three hosts, and one of them moved: where to.
+fn moved_while_off() -> (Cluster, VmId, u64) {
+    let mut cluster = by_cpu(1000);
+    let vms = [0; 6].map(|_| on(&mut cluster, 1, ONE, |_| {}));
+    vms.iter().for_each(|vm| cluster.switch_off(*vm));
+    let moves = plan(&cluster).moves[..1].to_vec();
+    let (vm, to) = (moves[0].vm, moves[0].to.0);
+    carry_out(&mut cluster, &Plan { moves, ..Plan::default() });
+    let record = cluster.record(vm);
+    assert_eq!((record.status, record.claim.is_some()), (VmStatus::Shutoff, false), "off, and on no node");
+    assert_eq!(cluster.placed_on(vm), None, "it is not wanted");
+    (cluster, vm, to)
+}
+
+fn start(cluster: &mut Cluster, vm: VmId) -> Option<u64> {
+    assert!(matches!(cluster.power(vm, WantPower::On, None), Reply::Done(_)));
+    cluster.placed_on(vm)
+}
+
+#[test]
+fn one_that_was_off_goes_where_it_was_moved_to_when_it_is_started() {
+    let (mut cluster, vm, to) = moved_while_off();
+    // Any other host would be better now.
+    (0..3).for_each(|_| _ = on(&mut cluster, to, ONE, |_| {}));
+    let explained = explain(&cluster.state, &Policy::of(&cluster.state.scheduler), cluster.record(vm));
+    assert_eq!(explained.best, Some(NodeId(to)));
+    assert_eq!(start(&mut cluster, vm), Some(to));
+    let record = cluster.record(vm);
+    assert_eq!(record.recovery.move_to, None, "it has arrived");
+}
+
+#[test]
+fn where_it_was_moved_to_is_given_up_when_it_does_not_fit_there_any_longer() {
+    type Change = fn(&mut Cluster, u64);
+    let changes: [Change; 4] = [
+        |cluster, to| cluster.cordon(to, "meanwhile"),
+        |cluster, to| cluster.set_up(to, false),
+        |cluster, to| _ = on(cluster, to, Size { vcpus: 8, ..ONE }, |_| {}),
+        |cluster, to| {
+            cluster.set_up(to, false);
+            _ = cluster.done(Command::RemoveNode(RemoveNode { node: NodeId(to), confirm_node_off: true }));
+        },
+    ];
+    for change in changes {
+        let (mut cluster, vm, to) = moved_while_off();
+        change(&mut cluster, to);
+        assert!(start(&mut cluster, vm).is_some_and(|node| node != to));
+        assert_eq!(cluster.record(vm).recovery.move_to, None);
+    }
 }
 
 /// For random clusters: every plan improves, apply takes it, the VMs end where it says, the imbalance is what it said,

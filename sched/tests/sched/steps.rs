@@ -1,9 +1,11 @@
 //! What nodes and operators do to VMs and nodes on the way through drains, restarts and deadlines.
 
-use holm_model::command::{DrainRequest, ReleaseCause, Released, ReportVms, SetNodeDrain, VmReport};
+use holm_model::command::{
+    DrainRequest, ReleaseCause, Released, ReportVms, SetNodeDrain, SetVmPower, VmReport,
+};
 use holm_model::node::DrainPinned;
-use holm_model::vm::ObservedState;
-use holm_model::{BootId, Command, NodeId, VmId};
+use holm_model::vm::{ObservedState, StopMode, WantPower};
+use holm_model::{BootId, Command, NodeId, Reply, Revision, VmId};
 use uuid::Uuid;
 
 use crate::cluster::Cluster;
@@ -40,5 +42,17 @@ impl Cluster {
             reason: None,
             expected: None,
         }));
+    }
+
+    /// Asks for a VM to be on or off, by a judgement of N+1 where that is asked for.
+    pub fn power(&mut self, vm: VmId, want: WantPower, admitted: Option<Revision>) -> Reply {
+        let (reboot, stop) = (false, StopMode::Force);
+        self.apply(Command::SetVmPower(SetVmPower { vm, want, reboot, stop, admitted, expected: None }))
+    }
+
+    /// A placed VM is off, as its owner wanted.
+    pub fn switch_off(&mut self, vm: VmId) {
+        assert!(matches!(self.power(vm, WantPower::Off, None), Reply::Done(_)));
+        self.tell(vm, ObservedState::Stopped);
     }
 }

@@ -6,12 +6,15 @@ use hyper::Method;
 use crate::args::scheduler::{NPlusOne as Typed, Set, Switch};
 use crate::commands::Context;
 use crate::error::Error;
+use crate::output;
 
 pub async fn run(cx: &Context, typed: &Set) -> Result<(), Error> {
     let revision = |policy: &SchedulerPolicy| policy.revision;
     let look = "holm scheduler show";
     let change = |policy: &SchedulerPolicy| changed(policy, typed);
-    let policy = cx.client.amend(Method::PUT, "/v1/scheduler", look, revision, change).await?;
+    let policy: SchedulerPolicy =
+        cx.client.amend(Method::PUT, "/v1/scheduler", look, revision, change).await?;
+    output::warn(&policy.warnings);
     cx.output.done(&policy, "the scheduler's policy is changed; it holds from the next decision on")
 }
 

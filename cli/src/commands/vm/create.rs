@@ -32,7 +32,7 @@ pub async fn run(cx: &Context, typed: Create) -> Result<(), Error> {
         return many(cx, created, start, limit).await;
     }
     let vm: Vm = cx.client.write(Method::POST, TARGET, &body, &look).await?;
-    warn(&vm.warnings);
+    output::warn(&vm.warnings);
     let Some(limit) = limit else {
         return cx.output.done(&vm, &format!("VM {} accepted ({})", vm.name, vm.status));
     };
@@ -88,7 +88,7 @@ async fn many(
     start: Instant,
     limit: Option<Duration>,
 ) -> Result<(), Error> {
-    warn(&created.warnings);
+    output::warn(&created.warnings);
     let mut failed = refusals(&created);
     let mut ended = Vec::with_capacity(created.items.len());
     let mut limit = limit;
@@ -115,11 +115,6 @@ async fn many(
     }
     cx.output.list(&ended)?;
     failed.map_or(Ok(()), Err)
-}
-
-/// On stderr, so that what is printed stays the record.
-fn warn(warnings: &[String]) {
-    warnings.iter().for_each(|warning| output::note(&format!("warning: {warning}")));
 }
 
 /// What of the batch was not created, if anything.

@@ -11,7 +11,7 @@ use crate::args::vm::{Reboot, Start, Stop};
 use crate::client::path;
 use crate::commands::Context;
 use crate::error::Error;
-use crate::output::text;
+use crate::output::{self, text};
 
 /// What the cluster gives a guest when nothing is typed.
 const GRACE: Duration = Duration::from_secs(60);
@@ -45,6 +45,7 @@ async fn ask(
     let start = Instant::now();
     let target = path::of("vms", vm, &format!("/{verb}"))?;
     let vm: Vm = cx.client.write(Method::POST, &target, body, &format!("holm vm show {vm}")).await?;
+    output::warn(&vm.warnings);
     let Some(limit) = limit else {
         return cx.output.done(&vm, &format!("VM {}: {verb} accepted", vm.name));
     };

@@ -8,11 +8,13 @@ use crate::args::vm::{self as typed, Keep, Set};
 use crate::client::path;
 use crate::commands::Context;
 use crate::error::Error;
+use crate::output;
 
 pub async fn run(cx: &Context, typed: &Set) -> Result<(), Error> {
     let body = PatchVm { any_node: typed.any_node, ..request(&typed.keep)? };
     let look = format!("holm vm show {}", typed.vm);
     let vm: Vm = cx.client.write(Method::PATCH, &path::of("vms", &typed.vm, "")?, &body, &look).await?;
+    output::warn(&vm.warnings);
     cx.output.done(&vm, &sentence(&vm))
 }
 

@@ -62,6 +62,10 @@ impl Record for Vm {
                     .as_ref()
                     .map(|node| format!("the drain of {node}; it is started when that node is uncordoned")),
             ),
+            optional(
+                "Moved to",
+                self.recovery.moved_to.as_ref().map(|node| format!("{node}, if it fits there when it is started")),
+            ),
             optional("Node", self.node.as_ref()),
             optional("Hypervisor", self.hypervisor.as_ref().map(hypervisor_in_full)),
             field("Flavor", size),

@@ -110,6 +110,7 @@ impl Sim {
                     } else {
                         StopMode::Graceful { timeout_s: 5 }
                     },
+                    admitted: None,
                     expected: None,
                 })
             }

@@ -80,6 +80,7 @@ pub fn recovery(state: &State, vm: &Vm) -> api::vm::Recovery {
         restarts: of.restarts,
         next_restart_at: of.next_restart_at.map(timestamp),
         leaving: of.vacate.as_ref().map(leaving),
+        moved_to: of.move_to.and_then(|node| state.nodes.get(&node)).map(|node| node.name.clone()),
         stopped_for_drain_of: of.stopped_for.map(|node| node_name(state, node)),
     }
 }

@@ -1,4 +1,5 @@
-//! N+1 admission where it cannot be raced. The question itself takes filters and weighers, so whoever proposes
+//! N+1 admission where it cannot be raced: a VM that is to fail over comes when it is created, when that is asked of it,
+//! and when it is started, since one that is off stays with its node. The question itself takes filters and weighers, so whoever proposes
 //! answers it, on a state of some revision; what is checked here is that since then neither another failover VM was
 //! admitted nor the policy changed. What else takes room meanwhile (a pinned VM, a node that goes) is found by the next
 //! judgement, as it would be had it come a moment after the admission.

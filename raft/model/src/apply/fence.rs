@@ -91,13 +91,11 @@ impl Cx<'_> {
         self.state.waiting.insert(vm.id);
     }
 
-    /// Frees the claim of a failover VM that was off when its node was fenced. False: it is not such a one.
-    pub(super) fn take_from_fenced(&mut self, vm: &mut Vm) -> bool {
-        let lost = self.is_lost(vm);
-        if lost {
+    /// Frees the claim of a failover VM that was off when its node was fenced.
+    pub(super) fn take_from_fenced(&mut self, vm: &mut Vm) {
+        if self.is_lost(vm) {
             self.lose_claim(vm);
         }
-        lost
     }
 
     pub(super) fn unfence_node(&mut self, c: &UnfenceNode) -> Result<Outcome, Reason> {

@@ -2,6 +2,7 @@
 
 use super::{Cx, check_expected, invalid, not_found, wrong_state};
 use crate::command::{CreateVm, DeleteVm, SetVmPower};
+use crate::id::Revision;
 use crate::image::ImageKind;
 use crate::limits;
 use crate::quota::usage_of;
@@ -140,7 +141,7 @@ impl Cx<'_> {
             return Err(wrong_state(format!("VM `{}` is being deleted", vm.name)));
         }
         let what = match (c.want, c.reboot) {
-            (WantPower::On, false) => self.power_on(&mut vm)?,
+            (WantPower::On, false) => self.power_on(&mut vm, c.admitted)?,
             (WantPower::On, true) => power_cycle(&mut vm, c.stop)?,
             (WantPower::Off, false) => power_off(&mut vm, c.stop)?,
             (WantPower::Off, true) => return Err(invalid("reboot", "goes with `want: on` only")),
@@ -150,33 +151,31 @@ impl Cx<'_> {
         Ok(Outcome::Vm(c.vm))
     }
 
-    fn power_on(&mut self, vm: &mut Vm) -> Result<&'static str, Reason> {
+    fn power_on(&mut self, vm: &mut Vm, judged: Option<Revision>) -> Result<&'static str, Reason> {
         if vm.recovery.vacate.is_some() {
             return Err(wrong_state(format!("VM `{}` is leaving its node; start it when it has", vm.name)));
         }
-        // Off on a fenced node it is lost, even if it was being built there: nothing refuses it from here on.
-        let lost = vm.claim.is_some() && vm.power.want == WantPower::Off && self.take_from_fenced(vm);
+        if vm.claim.is_none() && vm.status == VmStatus::Build {
+            return Err(wrong_state(format!("VM `{}` is being built already", vm.name)));
+        }
+        if vm.claim.is_some() && vm.power.want == WantPower::On {
+            return Err(wrong_state(format!("VM `{}` is on, or being started, already", vm.name)));
+        }
+        self.check_admission(vm.spec.availability, judged)?;
+        self.note_admission(vm.spec.availability);
+        // Off on a fenced node it is lost, even if it was being built there.
+        self.take_from_fenced(vm);
         vm.recovery.stopped_for = None;
+        vm.power.want = WantPower::On;
+        vm.power.run += 1;
+        vm.fault = None;
         if vm.claim.is_none() {
-            if vm.status == VmStatus::Build && !lost {
-                return Err(wrong_state(format!("VM `{}` is being built already", vm.name)));
-            }
-            // It never got a host, or lost it: schedule it afresh.
-            vm.power.want = WantPower::On;
-            vm.power.run += 1;
-            vm.fault = None;
+            // It never got a host, or lost it: schedule it afresh. Where it was moved to while it was off still holds.
             vm.recovery.failing_over = false;
-            vm.recovery.move_to = None;
             self.reschedule(vm);
             return Ok("rescheduling");
         }
-        if vm.power.want == WantPower::On {
-            return Err(wrong_state(format!("VM `{}` is on, or being started, already", vm.name)));
-        }
-        vm.power.want = WantPower::On;
-        vm.power.run += 1;
         vm.task_state = Some(TaskState::PoweringOn);
-        vm.fault = None;
         Ok("starting")
     }
 

@@ -108,6 +108,9 @@ pub struct SetVmPower {
     #[serde(default)]
     pub reboot: bool,
     pub stop: StopMode,
+    /// As in [`CreateVm`]: one that is off is none that must be held.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub admitted: Option<Revision>,
     #[serde(default)]
     pub expected: Option<Revision>,
 }

@@ -146,6 +146,7 @@ fn samples() -> Vec<Command> {
             want: WantPower::Off,
             reboot: false,
             stop: StopMode::Graceful { timeout_s: 60 },
+            admitted: None,
             expected: None,
         }),
         Command::DeleteVm(DeleteVm { vm: vm(), expected: None }),

@@ -188,7 +188,7 @@ pub fn step() -> impl Strategy<Value = Step> {
         }))),
         4 => (vm.clone(), any::<bool>(), any::<bool>(), stop()).prop_map(move |(v, on, reboot, stop)| {
             command(Command::SetVmPower(SetVmPower {
-                vm: vm_id(v), want: if on { WantPower::On } else { WantPower::Off }, reboot, stop, expected: None,
+                vm: vm_id(v), want: if on { WantPower::On } else { WantPower::Off }, reboot, stop, admitted: None, expected: None,
             }))
         }),
         3 => vm.clone().prop_map(move |v| command(Command::DeleteVm(DeleteVm { vm: vm_id(v), expected: None }))),
