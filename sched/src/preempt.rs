@@ -29,14 +29,16 @@ pub struct Eviction {
 /// What the choice of a host is ranked by; the least is best.
 type Rank = (i32, usize, u64, Reverse<u64>);
 
-/// Whom to evict for the first of `waiting`, in the order of the queue, that fits on none of `hosts` and would after
-/// an eviction. One at a time: the next decision sees what became of it.
+/// Whom to evict for the first of `waiting`, in the order of the queue, that fits on none of the hosts and would on an
+/// offered one after an eviction. A withheld host counts with its room: within seconds it is heard, or down, and no
+/// disk is thrown away for seconds. One at a time: the next decision sees what became of it.
 pub fn choose<'a>(
     state: &State,
     policy: &Policy,
     waiting: &[&'a Vm],
     request: impl Fn(&'a Vm) -> Request<'a>,
-    hosts: &[&Host<'_>],
+    offered: &[&Host<'_>],
+    withheld: &[&Host<'_>],
 ) -> Option<(VmId, Eviction)> {
     if !state.scheduler.preemption {
         return None;
@@ -47,7 +49,7 @@ pub fn choose<'a>(
         if !waits || hopeless.iter().any(|other| same_shape(other, vm)) || is_under_way(state, vm) {
             continue;
         }
-        match best(state, policy, &request(vm), hosts) {
+        match best(state, policy, &request(vm), offered, withheld) {
             Some(eviction) => return Some((vm.id, eviction)),
             None => hopeless.push(vm),
         }
@@ -55,7 +57,13 @@ pub fn choose<'a>(
     None
 }
 
-fn best(state: &State, policy: &Policy, request: &Request<'_>, hosts: &[&Host<'_>]) -> Option<Eviction> {
+fn best(
+    state: &State,
+    policy: &Policy,
+    request: &Request<'_>,
+    offered: &[&Host<'_>],
+    withheld: &[&Host<'_>],
+) -> Option<Eviction> {
     // Where it fits once those have gone that leave anyway, there is nothing to do but wait.
     let fits_soon = |host: &&Host<'_>| {
         let mut leaving = state.vms_on(host.id()).filter(|other| other.recovery.vacate.is_some()).peekable();
@@ -65,10 +73,11 @@ fn best(state: &State, policy: &Policy, request: &Request<'_>, hosts: &[&Host<'_
             policy.passes(request, &after)
         }
     };
-    if hosts.iter().any(fits_soon) {
+    let fits_withheld = withheld.iter().any(|host| policy.passes(request, host));
+    if fits_withheld || offered.iter().chain(withheld).any(fits_soon) {
         return None;
     }
-    let evictions = hosts.iter().filter_map(|host| on_host(state, policy, request, host));
+    let evictions = offered.iter().filter_map(|host| on_host(state, policy, request, host));
     evictions.min_by_key(|(rank, _)| *rank).map(|(_, eviction)| eviction)
 }
 

@@ -1,6 +1,7 @@
 //! The queue of waiting VMs, and one run over it.
 //!
-//! Order: greater priority first, then the older VM, then the lesser id. Nobody starves: every run begins
+//! Order: greater priority first, then the older VM (a clock that is set moves all their ages alike), then the lesser
+//! id. Nobody starves: every run begins
 //! at the front, so room that appears is offered to the first VM that it fits; a VM that fits nowhere holds
 //! up none behind it, except on the host that is kept for it once it has long waited (`reserve.rs`); and
 //! nobody waits longer than the build time-out, which ends in ERROR with the reasons.

@@ -165,8 +165,9 @@ impl<'a> Batch<'a> {
 
     /// Whom to evict for the first of `vms`, in the order of the queue, that fits nowhere and would then.
     pub fn eviction(&self, vms: &[&'a Vm]) -> Option<(VmId, Eviction)> {
-        let offered: Vec<&Host<'_>> = self.offered.iter().map(|at| &self.hosts[*at]).collect();
-        preempt::choose(self.state, self.policy, vms, |vm| self.request(vm), &offered)
+        let of = |places: &[usize]| -> Vec<&Host<'a>> { places.iter().map(|at| &self.hosts[*at]).collect() };
+        let (offered, withheld) = (of(&self.offered), of(&self.withheld));
+        preempt::choose(self.state, self.policy, vms, |vm| self.request(vm), &offered, &withheld)
     }
 
     fn request(&self, vm: &'a Vm) -> Request<'a> {

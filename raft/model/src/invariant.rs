@@ -160,7 +160,7 @@ fn check_vm(state: &State, vm: &Vm) -> Result<(), String> {
     if vm.claim.as_ref().is_some_and(|claim| claim.epoch.0 > state.revision) {
         return Err(format!("VM {name}: an epoch of the future"));
     }
-    if vm.excluded.len() > crate::vm::MAX_BUILD_HOSTS {
+    if vm.excluded.len() > crate::vm::MAX_BUILD_HOSTS && !vm.recovery.failing_over {
         return Err(format!("VM {name}: tried on {} hosts", vm.excluded.len()));
     }
     Ok(())

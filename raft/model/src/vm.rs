@@ -42,7 +42,8 @@ pub struct Vm {
     pub claim: Option<Claim>,
     /// The latest report of the node that holds the claim.
     pub observed: Option<Observed>,
-    /// Hosts where this VM failed to build, and why. At most three, then ERROR.
+    /// Hosts where this VM failed to build, and why. At most three, then ERROR; for one that failed over any number,
+    /// and after a pause none.
     pub excluded: Vec<HostReason>,
     /// Why hosts refused it at the last decision, of some only where they are many; the fault counts all. Empty once
     /// placed.
@@ -230,6 +231,10 @@ pub struct Recovery {
     /// Its node was fenced: it waits for a host without a time-out, since nobody may be there to ask again.
     #[serde(skip_serializing_if = "is_default")]
     pub failing_over: bool,
+    /// How often the hosts where it failed to build were tried anew since it last ran: each time the pause before it is
+    /// twice as long.
+    #[serde(skip_serializing_if = "is_default")]
+    pub build_rounds: u32,
     /// Restarts by its policy within [`RESTART_WINDOW_MS`].
     #[serde(skip_serializing_if = "is_default")]
     pub restarts: u32,

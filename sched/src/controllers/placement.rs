@@ -25,6 +25,12 @@ pub const NO_HOST_MAX: usize = 100;
 /// How long an evicted guest may take to shut down before it is powered off, in seconds; Kubernetes' grace period.
 pub const EVICTION_STOP_S: u32 = 30;
 
+/// A VM that lost its node and fits nowhere is tried again, so long after it last failed to build, where it did: what
+/// ailed that host may be over, and nobody may be there to ask. Doubled each time, [`RETRY_DOUBLINGS`] times.
+pub const RETRY_PAUSE_MS: u64 = 60_000;
+/// Up to half an hour.
+pub const RETRY_DOUBLINGS: u32 = 5;
+
 /// Shapes whose refusals are kept during a decision.
 const SHAPES_MAX: usize = 16;
 
@@ -113,7 +119,8 @@ impl<'b, 'a> Said<'b, 'a> {
         in_front: bool,
     ) -> Option<NoHost> {
         let give_up = gives_up(vm, now);
-        let must = give_up || vm.reserved.as_ref().map(|reserved| reserved.node) != reserve;
+        let retry = is_to_retry(vm, now);
+        let must = give_up || retry || vm.reserved.as_ref().map(|reserved| reserved.node) != reserve;
         let told = !vm.refusals.is_empty();
         if told && !in_front && !must {
             return None;
@@ -125,7 +132,7 @@ impl<'b, 'a> Said<'b, 'a> {
         let reasons = self.reasons(vm);
         let news = must || differ(&reasons, vm);
         let Reasons { counts, refusals } = reasons.as_ref().clone();
-        news.then_some(NoHost { leadership, vm: vm.id, refusals, give_up, counts, reserve })
+        news.then_some(NoHost { leadership, vm: vm.id, refusals, give_up, counts, reserve, retry })
     }
 }
 
@@ -138,6 +145,12 @@ fn gives_up(vm: &Vm, now: Timestamp) -> bool {
         OnNoHost::Fail => true,
         OnNoHost::Queue => waited_too_long(vm, now),
     }
+}
+
+fn is_to_retry(vm: &Vm, now: Timestamp) -> bool {
+    let pause_ms = RETRY_PAUSE_MS << vm.recovery.build_rounds.min(RETRY_DOUBLINGS);
+    let paused = vm.waiting_since.is_some_and(|since| now.since_ms(since) >= pause_ms);
+    vm.recovery.failing_over && !vm.excluded.is_empty() && paused
 }
 
 fn waited_too_long(vm: &Vm, now: Timestamp) -> bool {

@@ -134,6 +134,7 @@ fn a_fence_frees_failover_vms_that_should_run_and_nothing_else() {
         give_up: true,
         counts: Default::default(),
         reserve: None,
+        retry: false,
     };
     cluster.done(Command::NoHost(no_host));
     assert_eq!(cluster.record(failover).status, VmStatus::Build);

@@ -11,6 +11,8 @@ use holm_sched::{Controller, Facts};
 
 use crate::cluster::{Cluster, HostSize, MEDIUM, SMALL_VM};
 
+/// All of a medium host.
+const WHOLE: Size = Size { vcpus: 8, memory_mib: 1024, disk_gib: 0 };
 const TOO_BIG: Size = Size { vcpus: 200, memory_mib: 1024, disk_gib: 0 };
 
 fn decide(cluster: &Cluster) -> Vec<Command> {
@@ -109,6 +111,23 @@ fn a_queued_vm_waits_until_the_build_time_out() {
     let commands = decide(&cluster);
     cluster.carry_out(commands);
     assert_eq!(cluster.record(vm).status, VmStatus::Error);
+}
+
+#[test]
+fn a_clock_set_back_does_not_turn_the_queue_round() {
+    let mut cluster = Cluster::of(&[MEDIUM]);
+    let older = cluster.vm(WHOLE);
+    let leadership = cluster.leadership();
+    cluster.done(Command::SetClock(SetClock { leadership, by_ms: -500_000 }));
+    cluster.now = Timestamp(cluster.now.0 - 499_000);
+    let younger = cluster.vm(WHOLE);
+    assert_eq!(cluster.placed_on(older), Some(1));
+    assert_eq!(cluster.record(younger).claim, None);
+    // One that runs keeps its age too, for the day when it comes back to the queue.
+    cluster.run(older);
+    cluster.done(Command::SetClock(SetClock { leadership, by_ms: 7_000 }));
+    let age = |vm| cluster.record(vm).created_at;
+    assert_eq!(age(younger).0 - age(older).0, 1_000);
 }
 
 /// The next leader's wall clock is an hour ahead, or is set while it leads.

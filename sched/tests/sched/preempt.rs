@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use holm_model::command::{Command, PreemptVms, ReleaseCause};
+use holm_model::command::{Command, PreemptVms, ReleaseCause, VacateVms};
 use holm_model::flavor::Size;
 use holm_model::group::GroupPolicy;
 use holm_model::scheduling::Scheduling;
-use holm_model::vm::{OnNoHost, StopMode, VmStatus};
+use holm_model::vm::{DiskLoss, OnNoHost, StopMode, VmStatus};
 use holm_model::{GroupId, NodeId, Reply, State, VmId};
 use holm_sched::controllers::Placement;
 use holm_sched::{Controller, Facts, Policy, explain};
@@ -162,6 +162,36 @@ fn the_evicted_do_not_return_to_the_room_they_make_while_others_still_leave() {
     assert_eq!(cluster.placed_on(vm), Some(1));
     let evicted = &cluster.record(vm).decision.as_ref().expect("it was placed").evicted;
     assert_eq!(evicted, &BTreeSet::from([quick, slow]));
+}
+
+#[test]
+fn nobody_is_evicted_for_one_that_has_room_on_a_host_not_heard_yet() {
+    let mut cluster = Cluster::of(&[MEDIUM; 3]);
+    cluster.policy(|policy| policy.preemption = true);
+    (1..=2).for_each(|node| _ = resident(&mut cluster, node, 8, 0));
+    let leaving = cluster.create(size(8), |vm| {
+        vm.node = Some(NodeId(3));
+        vm.policies.disk_loss = DiskLoss::Recreate;
+    });
+    assert_eq!(cluster.placed_on(leaving), Some(3));
+    cluster.run(leaving);
+    let vm = urgent(&mut cluster, 4, None);
+    let facts = Facts { unheard: BTreeSet::from([NodeId(2), NodeId(3)]), ..Facts::default() };
+    let evicts = |cluster: &Cluster| {
+        let commands = Placement.decide(&cluster.state, &facts);
+        commands.iter().any(|command| matches!(command, Command::PreemptVms(_)))
+    };
+    assert!(evicts(&cluster), "no host has room");
+    let (leadership, stop) = (cluster.leadership(), StopMode::Force);
+    let vacate = VacateVms { leadership, vms: vec![leaving], reason: "drain of n3".into(), stop };
+    let full = cluster.clone();
+    cluster.done(Command::VacateVms(vacate));
+    assert!(!evicts(&cluster), "n3 will have room");
+    cluster = full;
+    cluster.delete(leaving);
+    assert!(!evicts(&cluster), "n3 has room");
+    assert_eq!(evictions(&cluster), None, "and once it is heard, it is taken");
+    assert_eq!(cluster.placed_on(vm), Some(3));
 }
 
 #[test]

@@ -6,11 +6,13 @@ use imbl::OrdSet;
 
 use super::node::check_override;
 use super::{Cx, check_expected, invalid, not_found, some_names};
-use crate::aggregate::{Aggregate, ZONE_KEY};
+use crate::aggregate::{Aggregate, DEFAULT_ZONE, ZONE_KEY};
 use crate::command::{CreateAggregate, DeleteAggregate, UpdateAggregate};
 use crate::id::NodeId;
 use crate::limits;
+use crate::policy;
 use crate::reply::{Kind, Outcome, Reason};
+use crate::vm::Vm;
 
 impl Cx<'_> {
     pub(super) fn create_aggregate(&mut self, c: &CreateAggregate) -> Result<Outcome, Reason> {
@@ -30,6 +32,7 @@ impl Cx<'_> {
             revision: self.revision,
         };
         self.check_aggregate(&aggregate)?;
+        c.metadata.iter().try_for_each(|(key, value)| policy::check_override(key, value))?;
         self.check_zones_in_use(None, &aggregate)?;
         self.event(Kind::Aggregate, c.id, &c.name, "created", "");
         self.put_aggregate(None, aggregate);
@@ -50,6 +53,12 @@ impl Cx<'_> {
                 return Err(invalid("remove_nodes", format!("node {node} is not in it")));
             }
         }
+        let mut set = c.metadata.iter().filter_map(|(key, value)| Some((key, value.as_ref()?)));
+        set.try_for_each(|(key, value)| policy::check_override(key, value))?;
+        if aggregate.name != before.name {
+            let stay = before.nodes.clone().intersection(aggregate.nodes.clone());
+            self.check_aggregate_unused(&before.name, &stay)?;
+        }
         change(&mut aggregate.metadata, &c.metadata);
         for class in c.inventory.keys() {
             limits::resource_class("inventory", class)?;
@@ -59,6 +68,7 @@ impl Cx<'_> {
         aggregate.revision = self.revision;
         self.check_aggregate(&aggregate)?;
         self.check_zones_in_use(Some(&before), &aggregate)?;
+        self.check_zone_goes(&before, aggregate.zone())?;
         self.event(Kind::Aggregate, c.id, &aggregate.name, "changed", "");
         self.put_aggregate(Some(before), aggregate);
         Ok(Outcome::Aggregate(c.id))
@@ -68,14 +78,39 @@ impl Cx<'_> {
         let aggregate =
             self.state.aggregates.get(&c.id).cloned().ok_or_else(|| not_found(Kind::Aggregate, c.id))?;
         check_expected(c.expected, aggregate.revision)?;
-        let nodes = aggregate.nodes.iter().filter_map(|id| self.state.nodes.get(id));
-        let by = some_names(nodes.map(|node| node.name.as_str()));
-        if !by.is_empty() {
-            return Err(Reason::InUse { kind: Kind::Aggregate, name: aggregate.name, by });
-        }
+        self.check_aggregate_unused(&aggregate.name, &aggregate.nodes)?;
+        self.check_zone_goes(&aggregate, None)?;
         self.state.aggregates.remove(&c.id);
         self.event(Kind::Aggregate, c.id, &aggregate.name, "deleted", "");
         Ok(Outcome::Aggregate(c.id))
+    }
+
+    /// It keeps its name, and is not removed, while it has nodes.
+    fn check_aggregate_unused(&self, name: &str, nodes: &OrdSet<NodeId>) -> Result<(), Reason> {
+        let nodes = nodes.iter().filter_map(|id| self.state.nodes.get(id));
+        let by = some_names(nodes.map(|node| node.name.as_str()));
+        if by.is_empty() {
+            return Ok(());
+        }
+        Err(Reason::InUse { kind: Kind::Aggregate, name: name.to_owned(), by })
+    }
+
+    /// The last aggregate of a zone does not take it away from VMs that ask for it: those that wait or are off would
+    /// find no host any more. `zone` is what the aggregate names from now on.
+    fn check_zone_goes(&self, before: &Aggregate, zone: Option<&str>) -> Result<(), Reason> {
+        let Some(gone) = before.zone().filter(|gone| Some(*gone) != zone && *gone != DEFAULT_ZONE) else {
+            return Ok(());
+        };
+        let mut others = self.state.aggregates.values().filter(|other| other.id != before.id);
+        if others.any(|other| other.zone() == Some(gone)) {
+            return Ok(());
+        }
+        let asks = |vm: &&Vm| vm.spec.scheduling.availability_zone.as_deref() == Some(gone);
+        let by = some_names(self.state.vms.values().filter(asks).map(|vm| vm.name.as_str()));
+        if by.is_empty() {
+            return Ok(());
+        }
+        Err(Reason::InUse { kind: Kind::Aggregate, name: format!("{ZONE_KEY}={gone}"), by })
     }
 
     fn check_aggregate(&self, aggregate: &Aggregate) -> Result<(), Reason> {
@@ -115,7 +150,7 @@ impl Cx<'_> {
             } else {
                 self.state.zone_without(id, after.id)
             };
-            let zone_after = zone_after.unwrap_or(crate::aggregate::DEFAULT_ZONE);
+            let zone_after = zone_after.unwrap_or(DEFAULT_ZONE);
             if zone_after == zone_before {
                 continue;
             }

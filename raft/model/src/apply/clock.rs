@@ -1,6 +1,7 @@
 //! The clock of the log. Stamps are for people and for time-outs; a leader continues the clock of the one before it,
 //! and says so here when it is moved to its own. What runs out at a stamp is moved with it: a VM that has waited nine
-//! minutes has waited nine minutes, whatever a clock says.
+//! minutes has waited nine minutes, whatever a clock says. So is what VMs are ordered by: the one that was created
+//! first stays the oldest.
 
 use super::Cx;
 use crate::command::SetClock;
@@ -12,7 +13,7 @@ use crate::vm::Vm;
 impl Cx<'_> {
     pub(super) fn set_clock(&mut self, c: &SetClock) -> Result<Outcome, Reason> {
         self.check_leadership(c.leadership)?;
-        let vms: Vec<Vm> = self.state.vms.values().filter(|vm| waits(vm)).cloned().collect();
+        let vms: Vec<Vm> = self.state.vms.values().cloned().collect();
         for mut vm in vms {
             move_vm(&mut vm, c.by_ms);
             self.state.vms.insert(vm.id, vm);
@@ -33,13 +34,8 @@ impl Cx<'_> {
     }
 }
 
-/// Whether anything of it runs out some time.
-fn waits(vm: &Vm) -> bool {
-    let recovery = &vm.recovery;
-    vm.waiting_since.is_some() || vm.task_state.is_some() || recovery.restarts_since.is_some()
-}
-
 fn move_vm(vm: &mut Vm, by_ms: i64) {
+    vm.created_at = moved(vm.created_at, by_ms);
     let recovery = &mut vm.recovery;
     let running_out = [
         &mut vm.waiting_since,

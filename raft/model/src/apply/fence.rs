@@ -88,6 +88,7 @@ impl Cx<'_> {
         vm.excluded.clear();
         vm.refusals.clear();
         vm.waiting_since = Some(self.at);
+        vm.recovery.build_rounds = 0;
         self.state.waiting.insert(vm.id);
     }
 

@@ -34,7 +34,8 @@ impl Cx<'_> {
     pub(super) fn update_group(&mut self, c: &UpdateGroup) -> Result<Outcome, Reason> {
         let mut group = self.group(c.id)?;
         check_expected(c.expected, group.revision)?;
-        if let Some(name) = &c.name {
+        if let Some(name) = c.name.as_ref().filter(|name| **name != group.name) {
+            self.check_group_unused(&group)?;
             group.name.clone_from(name);
         }
         if c.max_server_per_host.is_some() {
@@ -50,11 +51,7 @@ impl Cx<'_> {
     pub(super) fn delete_group(&mut self, c: &DeleteGroup) -> Result<Outcome, Reason> {
         let group = self.group(c.id)?;
         check_expected(c.expected, group.revision)?;
-        let members = self.state.group_members.get(&c.id).into_iter().flatten();
-        let by = some_names(members.filter_map(|id| self.state.vms.get(id)).map(|vm| vm.name.as_str()));
-        if !by.is_empty() {
-            return Err(Reason::InUse { kind: Kind::Group, name: group.name, by });
-        }
+        self.check_group_unused(&group)?;
         self.state.groups.remove(&c.id);
         self.event(Kind::Group, c.id, &group.name, "deleted", "");
         Ok(Outcome::Group(c.id))
@@ -68,6 +65,16 @@ impl Cx<'_> {
 
     fn group(&self, id: GroupId) -> Result<ServerGroup, Reason> {
         self.state.groups.get(&id).cloned().ok_or_else(|| not_found(Kind::Group, id))
+    }
+
+    /// The name of a group is what people and their files call it by: it stays while a VM is in it.
+    fn check_group_unused(&self, group: &ServerGroup) -> Result<(), Reason> {
+        let members = self.state.group_members.get(&group.id).into_iter().flatten();
+        let by = some_names(members.filter_map(|id| self.state.vms.get(id)).map(|vm| vm.name.as_str()));
+        if by.is_empty() {
+            return Ok(());
+        }
+        Err(Reason::InUse { kind: Kind::Group, name: group.name.clone(), by })
     }
 
     fn check_group(&self, group: &ServerGroup) -> Result<(), Reason> {

@@ -117,6 +117,11 @@ impl Cx<'_> {
             self.event(Kind::Vm, vm.id, &vm.name, "waiting", message.clone());
         }
         vm.fault = Some(Fault { message, node: None, at: self.at });
+        if c.retry && vm.recovery.failing_over {
+            vm.excluded.clear();
+            vm.recovery.build_rounds = vm.recovery.build_rounds.saturating_add(1);
+            self.event(Kind::Vm, vm.id, &vm.name, "trying-again", "on the nodes where it failed to build");
+        }
         self.put_vm(vm);
         Ok(Outcome::Vm(c.vm))
     }

@@ -46,7 +46,8 @@ impl Cx<'_> {
         }
     }
 
-    /// Excludes the node; the VM waits for another, or goes to ERROR when there is none left to try.
+    /// Excludes the node; the VM waits for another, or goes to ERROR when there is none left to try. One that lost its
+    /// node waits on: nobody may be there to ask again, and the leader has the nodes tried anew after a pause.
     fn build_failed(&mut self, mut vm: Vm, c: &Released, reason: &str) {
         let message = format!("building it failed: {reason}");
         if let Some(mut node) = self.state.nodes.get(&c.node).cloned() {
@@ -58,7 +59,7 @@ impl Cx<'_> {
         vm.observed = None;
         let hosts = MAX_BUILD_HOSTS.min(self.state.nodes.len());
         let exhausted = vm.excluded.len() >= hosts || vm.spec.node == Some(c.node);
-        if exhausted || vm.power.want == WantPower::Off {
+        if exhausted && !vm.recovery.failing_over || vm.power.want == WantPower::Off {
             vm.status = VmStatus::Error;
             vm.task_state = None;
             self.event(Kind::Vm, vm.id, &vm.name, "error", message);

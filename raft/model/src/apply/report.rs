@@ -95,6 +95,7 @@ impl Cx<'_> {
                 vm.fault = None;
                 vm.excluded.clear();
                 vm.recovery.failing_over = false;
+                vm.recovery.build_rounds = 0;
                 vm.recovery.next_restart_at = None;
                 settle(vm, VmStatus::Active);
                 ("active", String::new())

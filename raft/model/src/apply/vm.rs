@@ -156,7 +156,7 @@ impl Cx<'_> {
             return Err(wrong_state(format!("VM `{}` is leaving its node; start it when it has", vm.name)));
         }
         if vm.claim.is_none() && vm.status == VmStatus::Build {
-            return Err(wrong_state(format!("VM `{}` is being built already", vm.name)));
+            return self.try_again(vm);
         }
         if vm.claim.is_some() && vm.power.want == WantPower::On {
             return Err(wrong_state(format!("VM `{}` is on, or being started, already", vm.name)));
@@ -177,6 +177,17 @@ impl Cx<'_> {
         }
         vm.task_state = Some(TaskState::PoweringOn);
         Ok("starting")
+    }
+
+    /// Of one that waits for a host, the nodes where it failed to build are tried again.
+    fn try_again(&mut self, vm: &mut Vm) -> Result<&'static str, Reason> {
+        if vm.excluded.is_empty() {
+            return Err(wrong_state(format!("VM `{}` is being built already", vm.name)));
+        }
+        vm.excluded.clear();
+        vm.recovery.build_rounds = 0;
+        vm.waiting_since = Some(self.at);
+        Ok("rescheduling")
     }
 
     pub(super) fn delete_vm(&mut self, c: &DeleteVm) -> Result<Outcome, Reason> {

@@ -97,6 +97,9 @@ pub struct NoHost {
     /// The host to keep for it; none ends what was kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserve: Option<NodeId>,
+    /// The hosts where it failed to build may be tried again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub retry: bool,
 }
 
 /// Start, stop or reboot.

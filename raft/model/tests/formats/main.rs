@@ -140,6 +140,7 @@ fn samples() -> Vec<Command> {
             give_up: false,
             counts: Default::default(),
             reserve: None,
+            retry: false,
         }),
         Command::SetVmPower(SetVmPower {
             vm: vm(),

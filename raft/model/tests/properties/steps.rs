@@ -185,6 +185,7 @@ pub fn step() -> impl Strategy<Value = Step> {
             refusals: vec![HostReason { node: NodeId(1), by: "Capacity".into(), message: "full".into() }],
             counts: if give_up { [("Capacity".to_owned(), 3)].into() } else { Default::default() },
             reserve: (leadership % 2 == 0).then_some(NodeId(1 + leadership % 3)),
+            retry: leadership % 3 == 0,
         }))),
         4 => (vm.clone(), any::<bool>(), any::<bool>(), stop()).prop_map(move |(v, on, reboot, stop)| {
             command(Command::SetVmPower(SetVmPower {
