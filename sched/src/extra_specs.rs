@@ -2,7 +2,7 @@
 //! aggregate says. Semantics are those of Nova's `extra_specs_ops`, surprises included: `=` means at
 //! least, `<in>` looks for a substring, and a text without an operator is compared as it stands.
 
-use crate::decimal::Decimal;
+use holm_model::decimal::Decimal;
 
 /// Whether `value` meets `requirement`.
 ///

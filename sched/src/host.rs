@@ -255,6 +255,19 @@ impl<'a> Host<'a> {
         self.raw_metadata(key).flat_map(|value| value.split(',')).map(str::trim)
     }
 
+    /// The same of all keys that begin so.
+    pub fn metadata_of_keys(&self, beginning: &str) -> impl Iterator<Item = &'a str> + Clone {
+        let begins = move |(key, _): &(&String, &String)| key.starts_with(beginning);
+        let values = self.aggregates().flat_map(move |aggregate| aggregate.metadata.iter().filter(begins));
+        values.flat_map(|(_, value)| value.split(',')).map(str::trim)
+    }
+
+    /// The least number its aggregates give by this key; none where one of them is no number, as in Nova.
+    pub fn least(&self, key: &str) -> Option<u32> {
+        let numbers = self.raw_metadata(key).map(|value| value.trim().parse().ok());
+        numbers.reduce(|a: Option<u32>, b| a.zip(b).map(|(a, b)| a.min(b))).flatten()
+    }
+
     /// Values of a metadata key over its aggregates as they stand.
     pub fn raw_metadata(&self, key: &str) -> impl Iterator<Item = &'a str> + Clone {
         self.aggregates().filter_map(move |aggregate| aggregate.metadata.get(key)).map(String::as_str)

@@ -5,7 +5,6 @@ pub mod advice;
 mod column;
 pub mod controller;
 pub mod controllers;
-mod decimal;
 pub mod explain;
 pub mod extra_specs;
 pub mod filter;

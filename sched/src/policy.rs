@@ -2,10 +2,10 @@
 //! multiplier. Built from `State::scheduler` for each decision; it costs a microsecond.
 
 use holm_model::aggregate::Aggregate;
+use holm_model::decimal::Decimal;
 use holm_model::feasible::Refusal;
-use holm_model::policy::{MULTIPLIER_MAX, SchedulerPolicy};
+use holm_model::policy::{MULTIPLIER_MAX, SchedulerPolicy, multiplier_key};
 
-use crate::decimal::Decimal;
 use crate::filter::Filter;
 use crate::host::Host;
 use crate::request::Request;
@@ -42,7 +42,7 @@ impl Policy {
         };
         let weighing = |weigher: Box<dyn Weigher>| Weighing {
             multiplier_thousandths: policy.multiplier(weigher.name()).clamp(-MULTIPLIER_MAX, MULTIPLIER_MAX),
-            key: format!("{}_weight_multiplier", snake_case(weigher.name())),
+            key: multiplier_key(weigher.name()),
             weigher,
         };
         Self {
@@ -139,16 +139,4 @@ impl Filter for Unknown {
         let filter = &self.filter;
         format!("upgrade every node, or do without it: `holm scheduler set --disable {filter}`")
     }
-}
-
-/// `SoftAntiAffinity` as `soft_anti_affinity`.
-fn snake_case(name: &str) -> String {
-    let mut snake = String::with_capacity(name.len() + 4);
-    for letter in name.chars() {
-        if letter.is_ascii_uppercase() && !snake.is_empty() {
-            snake.push('_');
-        }
-        snake.push(letter.to_ascii_lowercase());
-    }
-    snake
 }

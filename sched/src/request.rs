@@ -8,7 +8,7 @@ use holm_model::group::ServerGroup;
 use holm_model::image::Image;
 use holm_model::parts;
 use holm_model::vm::Vm;
-use holm_model::{NodeId, Resources, State, VmId};
+use holm_model::{NodeId, ProjectId, Resources, State, VmId};
 
 use crate::host::Wanted;
 
@@ -21,6 +21,8 @@ pub type Placed = BTreeMap<VmId, Option<NodeId>>;
 #[derive(Clone, Debug)]
 pub struct Request<'a> {
     pub vm: &'a Vm,
+    /// The id of its project.
+    pub project: ProjectId,
     /// What it will claim.
     pub claim: Resources,
     /// The same, ready to be compared.
@@ -121,6 +123,8 @@ impl<'a> Request<'a> {
         let claim = feasible::claim_of(spec);
         Self {
             vm,
+            // `default` needs no record.
+            project: state.projects.get(&vm.project).map(|project| project.id).unwrap_or_default(),
             wanted: Wanted::of(&claim),
             claim,
             parts: parts::asks(spec).then(|| parts::Wanted::of(spec)),

@@ -36,12 +36,16 @@ pub struct Set {
     /// For the filter IoOps.
     #[arg(long, value_name = "N", group = "change")]
     pub max_io_ops_per_host: Option<u32>,
-    /// For the filter IsolatedHosts: all images that run on the isolated nodes only, separated by commas.
+    /// For the filter IsolatedHosts: all images that run on the isolated nodes only, separated by commas; by id, name,
+    /// or PROJECT/NAME.
     #[arg(long, value_name = "IMAGES", value_delimiter = ',', group = "change")]
     pub isolated_images: Option<Vec<String>>,
     /// For the filter IsolatedHosts: all nodes that run isolated images only, separated by commas.
     #[arg(long, value_name = "NODES", value_delimiter = ',', group = "change")]
     pub isolated_nodes: Option<Vec<String>>,
+    /// For the filter IsolatedHosts: whether other images keep off the isolated nodes.
+    #[arg(long, value_enum, group = "change")]
+    pub restrict_isolated_hosts_to_isolated_images: Option<Switch>,
     /// Keep a host for a VM that has waited so many seconds; 0 keeps none.
     #[arg(long, value_name = "SECONDS", group = "change")]
     pub reserve_after_s: Option<u32>,

@@ -16,10 +16,13 @@ pub struct SchedulerPolicy {
     pub max_instances_per_host: u32,
     /// For the filter `IoOps`.
     pub max_io_ops_per_host: u32,
-    /// For the filter `IsolatedHosts`: names or ids of images that run on the isolated nodes only.
+    /// For the filter `IsolatedHosts`: images that run on the isolated nodes only, as `PROJECT/NAME`.
     pub isolated_images: Vec<String>,
-    /// Names or ids of nodes that run isolated images only.
+    /// The nodes they run on.
     pub isolated_nodes: Vec<String>,
+    /// Whether these run nothing else.
+    #[serde(default = "yes")]
+    pub restrict_isolated_hosts_to_isolated_images: bool,
     /// Seconds after which a waiting VM gets a host kept for it; 0 keeps none.
     #[serde(default)]
     pub reserve_after_s: u32,
@@ -42,6 +45,10 @@ pub struct SchedulerPolicy {
     pub revision: u64,
 }
 
+fn yes() -> bool {
+    true
+}
+
 /// Body of `PUT /v1/scheduler`: the whole policy. What is not given is as by default.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -55,10 +62,13 @@ pub struct SetSchedulerPolicy {
     pub max_instances_per_host: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_io_ops_per_host: Option<u32>,
+    /// By id, `PROJECT/NAME`, or name in the request's project or `default`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub isolated_images: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub isolated_nodes: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restrict_isolated_hosts_to_isolated_images: Option<bool>,
     /// At most 600; 0 keeps no host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reserve_after_s: Option<u32>,

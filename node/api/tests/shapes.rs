@@ -440,6 +440,7 @@ fn aggregates_groups_policy_quota_and_questions() {
         max_io_ops_per_host: 8,
         isolated_images: vec![],
         isolated_nodes: vec![],
+        restrict_isolated_hosts_to_isolated_images: true,
         reserve_after_s: 30,
         n_plus_one: NPlusOne::Warn,
         preemption: false,

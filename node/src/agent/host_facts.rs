@@ -103,6 +103,7 @@ pub fn capabilities(
         ("cpu_vendor", cpu.vendor.as_deref()),
         ("hypervisor_type", Some(kind)),
         ("hypervisor_version", Some(hypervisor.version.trim_start_matches('v'))),
+        ("vm_mode", Some("hvm")),
         ("firmware", Some(if boots_disks { "uefi" } else { "none" })),
         (WATCHDOG, watchdog.as_deref()),
     ];

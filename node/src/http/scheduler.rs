@@ -27,7 +27,7 @@ pub fn routes() -> OpenApiRouter<Shared> {
     responses((status = 200, body = SchedulerPolicy)))]
 async fn show(State(app): State<Shared>, Query(query): Query<ReadQuery>) -> Result<Answer<SchedulerPolicy>> {
     let snapshot = Snapshot::take(&app.raft, query.consistency).await?;
-    let mut policy = convert::policy(&snapshot.state().scheduler);
+    let mut policy = convert::policy(snapshot.state());
     policy.warnings = n_plus_one::warnings(snapshot.published()).await?;
     let revision = policy.revision;
     Ok(Answer::read(&snapshot, policy).etag(revision))
@@ -60,12 +60,17 @@ async fn put(
     intent: &Intent,
     policy: Option<policy::SchedulerPolicy>,
 ) -> Result<Answer<SchedulerPolicy>> {
-    let accepted = perform(&app.raft, intent, Basis::Local, |_| {
-        let (policy, expected) = (policy.clone(), intent.expected);
+    let named = policy.iter().flat_map(|policy| policy.isolated_images.iter().chain(&policy.isolated_nodes));
+    let basis = Basis::of_all(named.map(String::as_str));
+    let accepted = perform(&app.raft, intent, basis, |state| {
+        let (mut policy, expected) = (policy.clone(), intent.expected);
+        if let Some(policy) = &mut policy {
+            convert::isolate_by_id(state, intent.project.known(state)?, policy)?;
+        }
         Ok(Command::SetSchedulerPolicy(command::SetSchedulerPolicy { policy, expected }))
     })
     .await?;
-    let mut policy = convert::policy(&accepted.published.state.scheduler);
+    let mut policy = convert::policy(&accepted.published.state);
     policy.warnings = n_plus_one::warnings(Arc::clone(&accepted.published)).await?;
     let revision = policy.revision;
     Ok(Answer::accepted(StatusCode::OK, &accepted, policy).etag(revision))

@@ -44,6 +44,15 @@ pub fn claim_of(spec: &VmSpec) -> Resources {
     claim
 }
 
+/// How much of `class` a VM asks for that claims `amount` of it. Units are of what is asked for: a host that gives
+/// memory in steps of 1024 MiB runs guests of 1024 MiB, whatever the VMM needs beside them.
+pub fn asked_for(class: &ResourceClass, amount: u64) -> u64 {
+    match class {
+        ResourceClass::MemoryMb => amount.saturating_sub(VMM_OVERHEAD_MIB),
+        _ => amount,
+    }
+}
+
 /// A refusal by one rule, in words with the numbers that led to it.
 pub type Refusal = String;
 
@@ -112,7 +121,7 @@ pub fn may_be_fenced(state: &State, node: &Node) -> Result<(), Refusal> {
 }
 
 /// `Capacity`: claims plus this one stay within `(total - reserved) × ratio`, for every class, and the
-/// amount is one the inventory takes.
+/// amount asked for is one the inventory takes. `wanted` is a claim, the VMM's own memory in it.
 pub fn capacity(node: &Node, claimed: &Resources, wanted: &Resources) -> Result<(), Refusal> {
     let refusals: Vec<Refusal> = shortages(node, claimed, wanted).map(words).collect();
     if refusals.is_empty() { Ok(()) } else { Err(refusals.join("; ")) }
@@ -128,7 +137,7 @@ pub fn has_capacity(node: &Node, claimed: &Resources, wanted: &Resources) -> boo
 pub enum Shortage<'a> {
     /// The node has none of it.
     Absent { class: &'a ResourceClass },
-    /// The amount is none that the inventory takes.
+    /// The amount that is asked for is none that the inventory takes.
     Unit { class: &'a ResourceClass, amount: u64, inventory: &'a Inventory },
     /// So much is free of what may be claimed.
     Full { class: &'a ResourceClass, amount: u64, free: u64, capacity: u64 },
@@ -137,10 +146,14 @@ pub enum Shortage<'a> {
 fn words(shortage: Shortage<'_>) -> Refusal {
     match shortage {
         Shortage::Absent { class } => format!("{class}: the node has none"),
-        Shortage::Unit { class, amount, inventory } => format!(
-            "{class}: {amount} wanted, a claim must be {} to {} in steps of {}",
-            inventory.min_unit, inventory.max_unit, inventory.step_size
-        ),
+        Shortage::Unit { class, amount, inventory } => {
+            let Inventory { min_unit, max_unit, step_size, .. } = inventory;
+            let steps = format!("in steps of {step_size}");
+            match *max_unit {
+                u64::MAX => format!("{class}: {amount} wanted, a VM gets {min_unit} at least, {steps}"),
+                most => format!("{class}: {amount} wanted, a VM gets {min_unit} to {most}, {steps}"),
+            }
+        }
         Shortage::Full { class, amount, free, capacity } => {
             format!("{class}: {amount} wanted, {free} free of {capacity}")
         }
@@ -156,8 +169,9 @@ pub fn shortages<'a>(
     wanted.0.iter().filter(|(_, amount)| **amount > 0).filter_map(|(class, amount)| {
         let amount = *amount;
         let Some(inventory) = node.inventory.get(class) else { return Some(Shortage::Absent { class }) };
-        if !inventory.takes(amount) {
-            return Some(Shortage::Unit { class, amount, inventory });
+        let asked = asked_for(class, amount);
+        if !inventory.takes(asked) {
+            return Some(Shortage::Unit { class, amount: asked, inventory });
         }
         let (capacity, used) = (inventory.capacity(), claimed.get(class));
         let free = capacity.saturating_sub(used);

@@ -7,6 +7,7 @@ pub mod apply;
 pub mod cluster_policy;
 pub mod command;
 pub mod condition;
+pub mod decimal;
 pub mod event;
 pub mod feasible;
 pub mod flavor;

@@ -156,6 +156,17 @@ pub fn map(field: &str, map: &std::collections::BTreeMap<String, String>) -> Res
     Ok(())
 }
 
+/// What a flavor or an image says of a trait, `trait:NAME`: that it is required or forbidden.
+///
+/// # Errors
+/// [`Reason::Invalid`] naming `field` and the key.
+pub fn trait_demand(field: &str, key: &str, value: &str) -> Result<(), Reason> {
+    if key.starts_with("trait:") && !matches!(value, "required" | "forbidden") {
+        return Err(invalid(field, format!("{key}={value}: must be `required` or `forbidden`")));
+    }
+    Ok(())
+}
+
 /// At most [`KEYS_MAX`].
 ///
 /// # Errors

@@ -86,10 +86,29 @@ impl Wanted {
     /// # Errors
     /// The extra spec that cannot be read, and how to write it; such a VM fits nowhere.
     pub fn of(spec: &VmSpec) -> Result<Self, Refusal> {
-        let asked = |key: &str| spec.extra_specs.get(key).map(|value| value.trim());
+        Self::read(&spec.extra_specs, spec.size.vcpus)
+    }
+
+    /// What a flavor asks for; as [`Wanted::of`], and nothing that would do nothing.
+    ///
+    /// # Errors
+    /// The extra spec, and how to write it.
+    pub fn of_flavor(extra_specs: &BTreeMap<String, String>, vcpus: u32) -> Result<Self, Refusal> {
+        let wanted = Self::read(extra_specs, vcpus)?;
+        if wanted.one_numa_node && wanted.cpus == 0 {
+            return Err(format!(
+                "`{NUMA_NODES}`: does nothing for shared CPUs, which run on every NUMA node; \
+                 add `{CPU_POLICY}=dedicated`, or leave it out"
+            ));
+        }
+        Ok(wanted)
+    }
+
+    fn read(extra_specs: &BTreeMap<String, String>, vcpus: u32) -> Result<Self, Refusal> {
+        let asked = |key: &str| extra_specs.get(key).map(|value| value.trim());
         let cpus = match asked(CPU_POLICY) {
             None | Some("shared") => 0,
-            Some("dedicated") => spec.size.vcpus,
+            Some("dedicated") => vcpus,
             Some(other) => {
                 return Err(format!("`{CPU_POLICY}`: `{other}` is neither `dedicated` nor `shared`"));
             }
@@ -106,7 +125,10 @@ impl Wanted {
             let (Some(count), false) = (count, alias.trim().is_empty()) else {
                 return Err(format!("`{PCI_ALIAS}`: `{request}` is not NAME:COUNT, such as `gpu:1`"));
             };
-            *devices.entry(alias.trim().to_owned()).or_default() += count;
+            let sum: &mut u32 = devices.entry(alias.trim().to_owned()).or_default();
+            *sum = sum.checked_add(count).ok_or_else(|| {
+                format!("`{PCI_ALIAS}`: more than {} of `{}` are wanted", u32::MAX, alias.trim())
+            })?;
         }
         Ok(Self { cpus, one_numa_node, devices })
     }

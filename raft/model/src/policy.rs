@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::Revision;
+use crate::decimal::Decimal;
+use crate::id::{ImageId, NodeId, Revision};
+use crate::reply::Reason;
 
 /// All filters, in their default order; the second says whether it is on by default (Nova's defaults, and
 /// Capacity, AvailabilityZone, NodeSelector, Taints). Those of [`REQUIRED`] cannot be switched off: apply
@@ -67,6 +69,10 @@ pub const LATER_WEIGHERS: &[&str] = &["Health", "Pci"];
 /// Greatest multiplier, either sign, in thousandths.
 pub const MULTIPLIER_MAX: i64 = 1_000_000_000;
 
+/// Aggregate metadata that goes before the policy's numbers of these names on its hosts.
+pub const MAX_INSTANCES: &str = "max_instances_per_host";
+pub const MAX_IO_OPS: &str = "max_io_ops_per_host";
+
 /// How long a VM waits before a host is kept for it, unless the policy says otherwise.
 pub const RESERVE_AFTER_S: u32 = 30;
 
@@ -96,6 +102,14 @@ fn is_usual(seconds: &u32) -> bool {
     *seconds == RESERVE_AFTER_S
 }
 
+fn yes() -> bool {
+    true
+}
+
+fn is_yes(restrict: &bool) -> bool {
+    *restrict
+}
+
 /// The policy in force.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SchedulerPolicy {
@@ -106,9 +120,14 @@ pub struct SchedulerPolicy {
     /// Numbers some filters take: `max_instances_per_host`, `max_io_ops_per_host`.
     pub max_instances_per_host: u32,
     pub max_io_ops_per_host: u32,
-    /// `IsolatedHosts`: images that run on the isolated nodes, and nothing else there.
+    /// `IsolatedHosts`: images that run on the isolated nodes, by id. One that is no id is a name of the time when
+    /// names were stored, and means every image of that name.
     pub isolated_images: Vec<String>,
+    /// Likewise the nodes.
     pub isolated_nodes: Vec<String>,
+    /// Nova's setting of that name: nothing but isolated images runs on isolated nodes.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub restrict_isolated_hosts_to_isolated_images: bool,
     /// A VM that has waited this long in vain gets a host kept for it, in seconds; 0 keeps none.
     #[serde(default = "reserve_after_s", skip_serializing_if = "is_usual")]
     pub reserve_after_s: u32,
@@ -127,6 +146,53 @@ impl SchedulerPolicy {
         let later = || LATER_WEIGHERS.iter().find(|name| **name == weigher).and(default_multiplier(weigher));
         self.weighers.get(weigher).copied().or_else(later).unwrap_or(0)
     }
+
+    /// Whether `isolated_images` has the image.
+    pub fn isolates_image(&self, id: ImageId, name: &str) -> bool {
+        self.isolated_images.iter().any(|item| item.parse().map_or(item == name, |item: ImageId| item == id))
+    }
+
+    /// Whether `isolated_nodes` has the node.
+    pub fn isolates_node(&self, id: NodeId, name: &str) -> bool {
+        self.isolated_nodes.iter().any(|item| item.parse().map_or(item == name, |item: NodeId| item == id))
+    }
+}
+
+/// The aggregate metadata that overrides a weigher's multiplier: `soft_anti_affinity_weight_multiplier`.
+pub fn multiplier_key(weigher: &str) -> String {
+    let mut key = String::with_capacity(weigher.len() + 24);
+    for letter in weigher.chars() {
+        if letter.is_ascii_uppercase() && !key.is_empty() {
+            key.push('_');
+        }
+        key.push(letter.to_ascii_lowercase());
+    }
+    key + "_weight_multiplier"
+}
+
+/// Metadata of an aggregate that stands for a number of the policy on its hosts must be one the policy would take.
+///
+/// # Errors
+/// [`Reason::Invalid`] naming the key.
+pub fn check_override(key: &str, value: &str) -> Result<(), Reason> {
+    let wrong = |message: String| {
+        Err(Reason::Invalid { field: format!("metadata.{key}"), message: format!("is {value:?}, {message}") })
+    };
+    let value = value.trim();
+    if [MAX_INSTANCES, MAX_IO_OPS].contains(&key) {
+        return match value.parse::<u32>() {
+            Ok(1..) => Ok(()),
+            _ => wrong(format!("must be a whole number from 1 to {}", u32::MAX)),
+        };
+    }
+    let is_multiplier =
+        key.ends_with("_weight_multiplier") && WEIGHERS.iter().any(|(name, _)| multiplier_key(name) == key);
+    let exact = || Decimal::parse(value).and_then(|value| value.exact_thousandths(MULTIPLIER_MAX));
+    if is_multiplier && exact().is_none() {
+        let most = MULTIPLIER_MAX / 1000;
+        return wrong(format!("must be a number within ±{most}, such as 1.5, with at most three decimals"));
+    }
+    Ok(())
 }
 
 fn default_multiplier(weigher: &str) -> Option<i64> {
@@ -145,6 +211,7 @@ impl Default for SchedulerPolicy {
             max_io_ops_per_host: 8,
             isolated_images: Vec::new(),
             isolated_nodes: Vec::new(),
+            restrict_isolated_hosts_to_isolated_images: true,
             reserve_after_s: RESERVE_AFTER_S,
             n_plus_one: NPlusOne::default(),
             preemption: false,

@@ -1,5 +1,5 @@
-//! Aggregates kept for some projects: `filter_tenant_id` in the metadata names them, separated by commas;
-//! Nova's `AggregateMultiTenancyIsolation`. Those projects may still use hosts outside.
+//! Aggregates kept for some projects: keys of the metadata that begin with `filter_tenant_id` hold their names or ids,
+//! separated by commas; Nova's `AggregateMultiTenancyIsolation`. Those projects may still use hosts outside.
 
 use holm_model::feasible::Refusal;
 
@@ -7,7 +7,8 @@ use crate::filter::Filter;
 use crate::host::Host;
 use crate::request::Request;
 
-const KEY: &str = "filter_tenant_id";
+/// Several keys, since one value is bounded: `filter_tenant_id`, `filter_tenant_id2` …
+const KEYS: &str = "filter_tenant_id";
 
 /// The VM's project may use the host.
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +23,7 @@ impl Filter for AggregateMultiTenancyIsolation {
         if self.passes(request, host) {
             return Ok(());
         }
-        let (project, tenants) = (&request.vm.project, host.metadata(KEY).collect::<Vec<_>>());
+        let (project, tenants) = (&request.vm.project, host.metadata_of_keys(KEYS).collect::<Vec<_>>());
         Err(format!("project `{project}`: its aggregates are for {} only", tenants.join(", ")))
     }
 
@@ -33,7 +34,8 @@ impl Filter for AggregateMultiTenancyIsolation {
     }
 
     fn passes(&self, request: &Request<'_>, host: &Host<'_>) -> bool {
-        let mut tenants = host.metadata(KEY).peekable();
-        tenants.peek().is_none() || tenants.any(|tenant| tenant == request.vm.project)
+        let is_it = |tenant: &str| tenant == request.vm.project || tenant.parse() == Ok(request.project);
+        let mut tenants = host.metadata_of_keys(KEYS).peekable();
+        tenants.peek().is_none() || tenants.any(is_it)
     }
 }

@@ -1,7 +1,10 @@
-//! The flavor's extra specs against what the node says of itself; Nova's `ComputeCapabilitiesFilter`. Keys
-//! of the scope `capabilities:` and keys without a scope are compared; other scopes belong to others. A
-//! capability that the node does not report is not met.
+//! The flavor's extra specs against what the node says of itself, and what the cluster counts on it; Nova's
+//! `ComputeCapabilitiesFilter`. A capability of the scope `capabilities:` must be there and match; a key without a
+//! scope is compared where the host has it, and else means something else; other scopes belong to others.
 
+use std::borrow::Cow;
+
+use holm_model::ResourceClass;
 use holm_model::feasible::Refusal;
 
 use crate::extra_specs;
@@ -15,20 +18,53 @@ const SCOPE: &str = "capabilities";
 #[derive(Clone, Copy, Debug)]
 pub struct ComputeCapabilities;
 
-/// Capability and requirement of every extra spec that is about one.
-fn wanted<'a>(request: &Request<'a>) -> impl Iterator<Item = (&'a str, &'a str)> {
+/// What an extra spec wants of a capability.
+struct Wanted<'a> {
+    capability: &'a str,
+    requirement: &'a str,
+    /// Whether the host must have it.
+    is_scoped: bool,
+}
+
+impl Wanted<'_> {
+    /// What `host` has instead of what is wanted; none where it will do.
+    fn unmet(&self, host: &Host<'_>) -> Option<Option<String>> {
+        match reported(host, self.capability) {
+            None => self.is_scoped.then_some(None),
+            Some(has) if extra_specs::matches(&has, self.requirement) => None,
+            Some(has) => Some(Some(has.into_owned())),
+        }
+    }
+}
+
+/// Every extra spec that may be about a capability.
+fn wanted<'a>(request: &Request<'a>) -> impl Iterator<Item = Wanted<'a>> {
     request.vm.spec.extra_specs.iter().filter_map(|(key, requirement)| {
-        let capability = match key.split_once(':') {
-            None => key,
-            Some((SCOPE, capability)) => capability,
+        let (capability, is_scoped) = match key.split_once(':') {
+            None => (key.as_str(), false),
+            Some((SCOPE, capability)) => (capability, true),
             Some(_) => return None,
         };
-        Some((capability, requirement.as_str()))
+        Some(Wanted { capability, requirement, is_scoped })
     })
 }
 
-fn reported<'h>(host: &'h Host<'_>, capability: &str) -> Option<&'h String> {
-    host.node.report.as_ref()?.capabilities.get(capability)
+/// What the host has of a capability: Nova's names for what is counted, else what it reports. Free is what claims
+/// leave of what may be claimed; a version is Nova's number, `53.1.2` as 53001002.
+fn reported<'h>(host: &'h Host<'_>, capability: &str) -> Option<Cow<'h, str>> {
+    let vcpus = ResourceClass::Vcpu;
+    let number = match capability {
+        "host" => return Some(Cow::Borrowed(&host.node.name)),
+        "free_ram_mb" => host.free.memory_mib.to_string(),
+        "free_disk_mb" => host.free.disk_gib.saturating_mul(1024).to_string(),
+        "vcpus_total" => host.node.inventory.get(&vcpus).map_or(0, |vcpus| vcpus.total).to_string(),
+        "vcpus_used" => host.claimed.get(&vcpus).to_string(),
+        "num_instances" => host.vms.to_string(),
+        "num_io_ops" => host.building.to_string(),
+        "hypervisor_version" if host.version > 0 => host.version.to_string(),
+        _ => return host.node.report.as_ref()?.capabilities.get(capability).map(|has| has.into()),
+    };
+    Some(Cow::Owned(number))
 }
 
 impl Filter for ComputeCapabilities {
@@ -41,16 +77,10 @@ impl Filter for ComputeCapabilities {
     }
 
     fn check(&self, request: &Request<'_>, host: &Host<'_>) -> Result<(), Refusal> {
-        for (capability, requirement) in wanted(request) {
-            let Some(value) = reported(host, capability) else {
-                let detail = format!("{requirement} wanted, the node reports none");
-                return Err(format!("capability `{capability}`: {detail}"));
-            };
-            if !extra_specs::matches(value, requirement) {
-                return Err(format!("capability `{capability}`: {requirement} wanted, it is {value}"));
-            }
-        }
-        Ok(())
+        let unmet = wanted(request).find_map(|wanted| Some((wanted.unmet(host)?, wanted)));
+        let Some((has, Wanted { capability, requirement, .. })) = unmet else { return Ok(()) };
+        let has = has.map_or("the node reports none".to_owned(), |has| format!("it is {has}"));
+        Err(format!("capability `{capability}`: {requirement} wanted, {has}"))
     }
 
     fn fix(&self, _request: &Request<'_>, _host: &Host<'_>) -> String {
@@ -58,8 +88,6 @@ impl Filter for ComputeCapabilities {
     }
 
     fn passes(&self, request: &Request<'_>, host: &Host<'_>) -> bool {
-        wanted(request).all(|(capability, requirement)| {
-            reported(host, capability).is_some_and(|value| extra_specs::matches(value, requirement))
-        })
+        wanted(request).all(|wanted| wanted.unmet(host).is_none())
     }
 }

@@ -1,19 +1,28 @@
-//! What the image needs of a host: architecture, hypervisor, firmware; Nova's `ImagePropertiesFilter`. A
-//! node that does not say what it has is refused to an image that asks.
+//! What the image needs of a host: architecture, hypervisor and its version, machine mode, firmware; Nova's
+//! `ImagePropertiesFilter`. A node that does not say what it has is refused to an image that asks, but for the version,
+//! as in Nova; a property without a value asks for nothing.
 
 use holm_model::feasible::Refusal;
 
 use crate::filter::Filter;
 use crate::host::Host;
 use crate::request::Request;
+use crate::weighers::hypervisor_version;
 
 /// Image properties and the capability each is compared with; a capability may list several, by commas.
-const PROPERTIES: [(&str, &str); 4] = [
+const PROPERTIES: [(&str, &str); 5] = [
+    ("hw_vm_mode", "vm_mode"),
     ("hw_architecture", "arch"),
     ("img_hv_type", "hypervisor_type"),
     ("hw_firmware_type", "firmware"),
     ("hw_firmware", "firmware"),
 ];
+
+/// The property that compares the hypervisor's version: `>=53.0`, or several by commas.
+const VERSION: &str = "img_hv_requested_version";
+/// Two letters before one.
+const OPERATORS: [(&str, fn(&i64, &i64) -> bool); 6] =
+    [(">=", i64::ge), ("<=", i64::le), ("==", i64::eq), ("!=", i64::ne), (">", i64::gt), ("<", i64::lt)];
 
 /// The host can run the image.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +34,38 @@ fn wanted<'a>(request: &Request<'a>) -> impl Iterator<Item = (&'static str, &'st
     PROPERTIES
         .into_iter()
         .filter_map(|(property, capability)| Some((property, capability, properties.get(property)?.as_str())))
+        .filter(|(_, _, value)| !value.is_empty())
+}
+
+/// The version wanted, if one is.
+fn wanted_version<'a>(request: &Request<'a>) -> Option<&'a str> {
+    request.vm.spec.image_properties.get(VERSION).map(String::as_str).filter(|wanted| !wanted.is_empty())
+}
+
+/// Whether the hypervisor's version is as wanted; none where that cannot be read.
+fn is_version(wanted: &str, version: i64) -> Option<bool> {
+    let mut met = true;
+    for wanted in wanted.split(',').map(str::trim) {
+        let (operator, compare) = OPERATORS.iter().find(|(operator, _)| wanted.starts_with(operator))?;
+        let number = wanted[operator.len()..].trim();
+        if !number.starts_with(|first: char| first.is_ascii_digit()) {
+            return None;
+        }
+        met &= compare(&version, &hypervisor_version::number(number));
+    }
+    Some(met)
+}
+
+fn check_version(wanted: &str, host: &Host<'_>) -> Result<(), Refusal> {
+    match is_version(wanted, host.version) {
+        _ if host.version == 0 => Ok(()),
+        Some(true) => Ok(()),
+        Some(false) => {
+            let has = host.node.report.as_ref().map_or("", |report| &report.hypervisor.version);
+            Err(format!("image property `{VERSION}`: {wanted} wanted, the node has {has}"))
+        }
+        None => Err(format!("image property `{VERSION}`: `{wanted}` is no version, such as >=53.0")),
+    }
 }
 
 fn reported<'h>(host: &'h Host<'_>, capability: &str) -> Option<&'h str> {
@@ -36,12 +77,14 @@ fn offers(has: &str, value: &str) -> bool {
     has.split(',').any(|has| has == value || canonical(has) == canonical(value))
 }
 
-/// One spelling of what has several: Nova's `Architecture.canonicalize`, and Go's words.
+/// One spelling of what has several: Nova's `Architecture.canonicalize` and `VMMode.canonicalize`, and Go's words.
 fn canonical(name: &str) -> String {
     let name = name.trim().to_lowercase();
     match name.as_str() {
         "amd64" | "x86-64" => "x86_64".to_owned(),
         "arm64" => "aarch64".to_owned(),
+        "hv" | "baremetal" => "hvm".to_owned(),
+        "pv" => "xen".to_owned(),
         "i386" | "i486" | "i586" | "x86_32" | "x86_32p" => "i686".to_owned(),
         _ => name,
     }
@@ -53,7 +96,7 @@ impl Filter for ImageProperties {
     }
 
     fn applies(&self, request: &Request<'_>) -> bool {
-        wanted(request).next().is_some()
+        wanted(request).next().is_some() || wanted_version(request).is_some()
     }
 
     fn check(&self, request: &Request<'_>, host: &Host<'_>) -> Result<(), Refusal> {
@@ -65,7 +108,7 @@ impl Filter for ImageProperties {
                 return Err(format!("image property `{property}`: {value} wanted, the node has {has}"));
             }
         }
-        Ok(())
+        wanted_version(request).map_or(Ok(()), |wanted| check_version(wanted, host))
     }
 
     fn fix(&self, _request: &Request<'_>, _host: &Host<'_>) -> String {
@@ -74,7 +117,11 @@ impl Filter for ImageProperties {
     }
 
     fn passes(&self, request: &Request<'_>, host: &Host<'_>) -> bool {
-        wanted(request)
-            .all(|(_, capability, value)| reported(host, capability).is_some_and(|has| offers(has, value)))
+        let offers = |(_, capability, value): (_, &str, &str)| {
+            reported(host, capability).is_some_and(|has| offers(has, value))
+        };
+        wanted(request).all(offers)
+            && wanted_version(request)
+                .is_none_or(|wanted| host.version == 0 || is_version(wanted, host.version) == Some(true))
     }
 }

@@ -1,7 +1,8 @@
-//! At most so many VMs being built on a host, the policy's `max_io_ops_per_host`; Nova's `IoOpsFilter`.
+//! At most so many VMs being built on a host: `max_io_ops_per_host` of the policy, or the least of its aggregates;
+//! Nova's `IoOpsFilter` and `AggregateIoOpsFilter`.
 
 use holm_model::feasible::Refusal;
-use holm_model::policy::SchedulerPolicy;
+use holm_model::policy::{MAX_IO_OPS, SchedulerPolicy};
 
 use crate::filter::Filter;
 use crate::host::Host;
@@ -17,6 +18,11 @@ impl IoOps {
     pub fn new(policy: &SchedulerPolicy) -> Self {
         Self { max: policy.max_io_ops_per_host }
     }
+
+    /// Its aggregates' number, else the policy's.
+    fn max(&self, host: &Host<'_>) -> u32 {
+        host.least(MAX_IO_OPS).unwrap_or(self.max)
+    }
 }
 
 impl Filter for IoOps {
@@ -28,7 +34,7 @@ impl Filter for IoOps {
         if self.passes(request, host) {
             return Ok(());
         }
-        Err(format!("VMs being built: {} here, {} allowed", host.building, self.max))
+        Err(format!("VMs being built: {} here, {} allowed", host.building, self.max(host)))
     }
 
     fn fix(&self, _request: &Request<'_>, _host: &Host<'_>) -> String {
@@ -36,6 +42,6 @@ impl Filter for IoOps {
     }
 
     fn passes(&self, _request: &Request<'_>, host: &Host<'_>) -> bool {
-        host.building < self.max
+        host.building < self.max(host)
     }
 }

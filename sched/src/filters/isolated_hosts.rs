@@ -1,5 +1,5 @@
-//! Some images run on some nodes and nothing else runs there; Nova's `IsolatedHostsFilter` with
-//! `restrict_isolated_hosts_to_isolated_images`, its default. Images and nodes by name or id.
+//! Some images run on some nodes only and, unless the policy says otherwise, nothing else runs there; Nova's
+//! `IsolatedHostsFilter` with its `restrict_isolated_hosts_to_isolated_images`.
 
 use holm_model::feasible::Refusal;
 use holm_model::policy::SchedulerPolicy;
@@ -11,13 +11,12 @@ use crate::request::Request;
 /// Isolated images on isolated nodes, the others on the others.
 #[derive(Clone, Debug)]
 pub struct IsolatedHosts {
-    images: Vec<String>,
-    nodes: Vec<String>,
+    policy: SchedulerPolicy,
 }
 
 impl IsolatedHosts {
     pub fn new(policy: &SchedulerPolicy) -> Self {
-        Self { images: policy.isolated_images.clone(), nodes: policy.isolated_nodes.clone() }
+        Self { policy: policy.clone() }
     }
 }
 
@@ -27,18 +26,18 @@ impl Filter for IsolatedHosts {
     }
 
     fn applies(&self, _request: &Request<'_>) -> bool {
-        !self.images.is_empty() || !self.nodes.is_empty()
+        !self.policy.isolated_images.is_empty() || !self.policy.isolated_nodes.is_empty()
     }
 
     fn check(&self, request: &Request<'_>, host: &Host<'_>) -> Result<(), Refusal> {
-        let named =
-            |list: &[String], id: &str, name: &str| list.iter().any(|item| item == id || item == name);
         let image = request.image.map_or("", |image| image.name.as_str());
-        let image_isolated = named(&self.images, &request.vm.spec.image.to_string(), image);
-        let node_isolated = named(&self.nodes, &host.id().to_string(), &host.node.name);
+        let image_isolated = self.policy.isolates_image(request.vm.spec.image, image);
+        let node_isolated = self.policy.isolates_node(host.id(), &host.node.name);
         match (image_isolated, node_isolated) {
             (true, false) => Err(format!("isolated: image `{image}` runs on isolated nodes only")),
-            (false, true) => Err("isolated: the node is for isolated images only".to_owned()),
+            (false, true) if self.policy.restrict_isolated_hosts_to_isolated_images => {
+                Err("isolated: the node is for isolated images only".to_owned())
+            }
             _ => Ok(()),
         }
     }

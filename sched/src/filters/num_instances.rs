@@ -1,7 +1,8 @@
-//! At most so many VMs on a host, the policy's `max_instances_per_host`; Nova's `NumInstancesFilter`.
+//! At most so many VMs on a host: `max_instances_per_host` of the policy, or the least of its aggregates; Nova's
+//! `NumInstancesFilter` and `AggregateNumInstancesFilter`.
 
 use holm_model::feasible::Refusal;
-use holm_model::policy::SchedulerPolicy;
+use holm_model::policy::{MAX_INSTANCES, SchedulerPolicy};
 
 use crate::filter::Filter;
 use crate::host::Host;
@@ -17,6 +18,11 @@ impl NumInstances {
     pub fn new(policy: &SchedulerPolicy) -> Self {
         Self { max: policy.max_instances_per_host }
     }
+
+    /// Its aggregates' number, else the policy's.
+    fn max(&self, host: &Host<'_>) -> u32 {
+        host.least(MAX_INSTANCES).unwrap_or(self.max)
+    }
 }
 
 impl Filter for NumInstances {
@@ -28,7 +34,7 @@ impl Filter for NumInstances {
         if self.passes(request, host) {
             return Ok(());
         }
-        Err(format!("VMs: {} here, {} allowed", host.vms, self.max))
+        Err(format!("VMs: {} here, {} allowed", host.vms, self.max(host)))
     }
 
     fn fix(&self, _request: &Request<'_>, _host: &Host<'_>) -> String {
@@ -36,6 +42,6 @@ impl Filter for NumInstances {
     }
 
     fn passes(&self, _request: &Request<'_>, host: &Host<'_>) -> bool {
-        host.vms < self.max
+        host.vms < self.max(host)
     }
 }

@@ -92,6 +92,13 @@ impl Cluster {
         }));
     }
 
+    /// The same with metadata that is refused today, as it may be stored since before.
+    pub fn aggregate_of_old(&mut self, n: u128, nodes: &[u64], metadata: &[(&str, &str)]) {
+        self.aggregate(n, nodes, &[]);
+        let id = AggregateId(Uuid::from_u128(n));
+        self.state.aggregates.get_mut(&id).expect("it was created").metadata = strings(metadata);
+    }
+
     pub fn group(&mut self, n: u128, policy: GroupPolicy, max_server_per_host: Option<u32>) -> GroupId {
         let id = GroupId(Uuid::from_u128(n));
         let name = format!("group{n}");

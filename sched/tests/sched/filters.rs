@@ -175,9 +175,10 @@ fn capacity_is_placements_formula_in_every_corner() {
         (over(3, 0, 500), 2, refused("VCPU: 2 wanted, 1 free of 1")),
         (over(2, 1, 4000), 4, Ok(())),
         (units(2, 6, 2), 4, Ok(())),
-        (units(2, 6, 2), 1, refused("VCPU: 1 wanted, a claim must be 2 to 6 in steps of 2")),
-        (units(2, 6, 2), 3, refused("VCPU: 3 wanted, a claim must be 2 to 6 in steps of 2")),
-        (units(2, 6, 2), 8, refused("VCPU: 8 wanted, a claim must be 2 to 6 in steps of 2")),
+        (units(2, 6, 2), 1, refused("VCPU: 1 wanted, a VM gets 2 to 6, in steps of 2")),
+        (units(2, 6, 2), 3, refused("VCPU: 3 wanted, a VM gets 2 to 6, in steps of 2")),
+        (units(2, 6, 2), 8, refused("VCPU: 8 wanted, a VM gets 2 to 6, in steps of 2")),
+        (units(2, u64::MAX, 2), 1, refused("VCPU: 1 wanted, a VM gets 2 at least, in steps of 2")),
     ];
     for (inventory, vcpus, expected) in cases {
         let mut cluster = Cluster::of(&[MEDIUM]);
@@ -186,6 +187,54 @@ fn capacity_is_placements_formula_in_every_corner() {
             node.inventory.insert(ResourceClass::Vcpu, Some(inventory.clone()));
         });
         assert_eq!(verdicts(&cluster, "Capacity", vm), [expected], "{vcpus} of {inventory:?}");
+    }
+}
+
+/// The same page: units are of the amount that is asked for. What the VMM needs beside the guest counts as capacity.
+#[test]
+fn capacity_takes_memory_in_units_of_what_the_guest_gets() {
+    let cases = [
+        // Least, greatest and step of MEMORY_MB, of 4096 MiB; what the VM asks for.
+        ((1, u64::MAX, 1024), 2048, Ok(())),
+        ((1, 2048, 1), 2048, Ok(())),
+        ((2048, u64::MAX, 1), 2048, Ok(())),
+        (
+            (2048, u64::MAX, 1),
+            2046,
+            refused("MEMORY_MB: 2046 wanted, a VM gets 2048 at least, in steps of 1"),
+        ),
+        ((1, 2048, 1), 2050, refused("MEMORY_MB: 2050 wanted, a VM gets 1 to 2048, in steps of 1")),
+        (
+            (1, u64::MAX, 1024),
+            2032,
+            refused("MEMORY_MB: 2032 wanted, a VM gets 1 at least, in steps of 1024"),
+        ),
+        // 16 MiB of overhead no longer fit.
+        ((1, u64::MAX, 1024), 4096, refused("MEMORY_MB: 4112 wanted, 4096 free of 4096")),
+    ];
+    for ((min, max, step), memory_mib, expected) in cases {
+        let mut cluster = Cluster::of(&[HostSize { vcpus: 4, memory_mib: 4096, disk_gib: 10 }]);
+        cluster.update(1, |node| {
+            let units = InventoryOverride {
+                min_unit: Some(min),
+                max_unit: Some(max),
+                step_size: Some(step),
+                ..InventoryOverride::default()
+            };
+            node.inventory.insert(ResourceClass::MemoryMb, Some(units));
+        });
+        let vm = cluster.vm(Size { memory_mib, ..SMALL_VM });
+        assert_eq!(
+            verdicts(&cluster, "Capacity", vm),
+            [expected.clone()],
+            "{memory_mib} in {min}, {max}, {step}"
+        );
+        let apply = holm_model::feasible::feasible(
+            &cluster.state,
+            &cluster.state.nodes[&NodeId(1)],
+            cluster.record(vm),
+        );
+        assert_eq!(apply.map_err(|(_, refusal)| refusal), expected, "apply says the same");
     }
 }
 

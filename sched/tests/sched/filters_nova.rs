@@ -4,11 +4,13 @@
 
 use std::collections::BTreeSet;
 
-use holm_model::VmId;
+use holm_model::command::{CreateAggregate, UpdateAggregate};
+use holm_model::flavor::Size;
 use holm_model::scheduling::Scheduling;
+use holm_model::{Command, Reply, VmId};
 use holm_sched::extra_specs::matches;
 
-use crate::cluster::{Cluster, MEDIUM, SMALL_VM};
+use crate::cluster::{Cluster, HostSize, MEDIUM, SMALL_VM};
 use crate::filters::{passes, verdicts};
 
 fn refused(message: &str) -> Result<(), String> {
@@ -73,7 +75,8 @@ fn the_operators_of_extra_specs_are_novas() {
     }
 }
 
-/// <https://docs.openstack.org/nova/latest/admin/scheduling.html#computecapabilitiesfilter>
+/// <https://docs.openstack.org/nova/latest/admin/scheduling.html#computecapabilitiesfilter>, and Nova's
+/// `compute_capabilities_filter.py`: a key without a scope that the host does not have is skipped.
 #[test]
 fn compute_capabilities_compares_scoped_and_unscoped_keys() {
     let mut cluster = Cluster::of(&[MEDIUM; 2]);
@@ -85,7 +88,10 @@ fn compute_capabilities_compares_scoped_and_unscoped_keys() {
     };
     let cases = [
         ("capabilities:arch", "x86_64", Ok(()), none("arch", "x86_64")),
-        ("arch", "<or> aarch64 <or> x86_64", Ok(()), none("arch", "<or> aarch64 <or> x86_64")),
+        ("arch", "<or> aarch64 <or> x86_64", Ok(()), Ok(())),
+        ("arch", "aarch64", refused("capability `arch`: aarch64 wanted, it is x86_64"), Ok(())),
+        ("quota", "gold", Ok(()), Ok(())),
+        ("capabilities:quota", "gold", none("quota", "gold"), none("quota", "gold")),
         ("capabilities:cpu_info:cores", ">= 8", Ok(()), none("cpu_info:cores", ">= 8")),
         (
             "capabilities:cpu_info:cores",
@@ -102,6 +108,52 @@ fn compute_capabilities_compares_scoped_and_unscoped_keys() {
         let got = verdicts(&cluster, "ComputeCapabilities", vm);
         assert_eq!(got, [first, second], "{key} {requirement}");
     }
+}
+
+/// The same page: the attributes that can be used as keys.
+#[test]
+fn compute_capabilities_answers_the_pages_keys_from_the_host() {
+    let host = HostSize { vcpus: 8, memory_mib: 8192, disk_gib: 100 };
+    let mut cluster = Cluster::of(&[host; 2]);
+    cluster.report_with(1, |report| report.hypervisor.version = "v53.0-246-g1b".into());
+    cluster.report_with(2, |report| report.hypervisor.version = "51.1.0".into());
+    // 2 vCPUs, 1024 MiB and 16 MiB of the VMM's, 20 GiB; still being built.
+    let size = Size { vcpus: 2, memory_mib: 1024, disk_gib: 20 };
+    let placed = cluster.vm_with(size, Some(1), Default::default());
+    assert_eq!(cluster.placed_on(placed), Some(1));
+    let cases = [
+        ("free_ram_mb", ">= 7152", [true, true]),
+        ("free_ram_mb", ">= 7153", [false, true]),
+        ("free_disk_mb", ">= 81920", [true, true]),
+        ("free_disk_mb", ">= 81921", [false, true]),
+        ("host", "<in> n", [true, true]),
+        ("host", "s== n2", [false, true]),
+        ("hypervisor_version", ">= 53000000", [true, false]),
+        ("hypervisor_version", "== 51001000", [false, true]),
+        ("num_instances", "<= 0", [false, true]),
+        ("num_io_ops", "<= 0", [false, true]),
+        ("vcpus_total", "= 8", [true, true]),
+        ("vcpus_total", "= 9", [false, false]),
+        ("vcpus_used", "== 2", [true, false]),
+        ("vcpus_used", "<= 1", [false, true]),
+    ];
+    for (key, requirement, expected) in cases {
+        for key in [key.to_owned(), format!("capabilities:{key}")] {
+            let vm = cluster.vm_of(&[(&key, requirement)]);
+            assert_eq!(passes(&cluster, "ComputeCapabilities", vm), expected, "{key} {requirement}");
+        }
+    }
+    let vm = cluster.vm_of(&[("free_ram_mb", ">= 7153")]);
+    let words = refused("capability `free_ram_mb`: >= 7153 wanted, it is 7152");
+    assert_eq!(verdicts(&cluster, "ComputeCapabilities", vm)[0], words);
+}
+
+#[test]
+fn compute_capabilities_count_the_batch_too() {
+    let mut cluster = Cluster::of(&[MEDIUM; 2]);
+    let vms: Vec<VmId> = (0..5).map(|_| cluster.vm_of(&[("capabilities:num_instances", "<= 1")])).collect();
+    cluster.placed_on(vms[0]);
+    assert_eq!(cluster.state.waiting.len(), 1, "two on each of two");
 }
 
 /// <https://docs.openstack.org/nova/latest/configuration/extra-specs.html>, `trait:`, and
@@ -177,6 +229,47 @@ fn image_properties_want_architecture_hypervisor_and_firmware() {
     let image = cluster.image(30, &[("os_distro", "debian")]);
     let vm = cluster.create(SMALL_VM, |vm| vm.image = image);
     assert_eq!(passes(&cluster, "ImageProperties", vm), [true, true], "other properties do not matter");
+}
+
+/// The same page, `hw_vm_mode` and `img_hv_requested_version`, and Nova's `image_props_filter.py`: properties without a
+/// value are skipped, and so is the version where the host has none.
+#[test]
+fn image_properties_want_machine_mode_and_version_and_skip_what_is_empty() {
+    let mut cluster = Cluster::of(&[MEDIUM; 3]);
+    for (n, version) in [(1, "v53.0"), (2, "52.1.0"), (3, "")] {
+        cluster.report_with(n, |report| {
+            report.capabilities = crate::cluster::strings(&[("vm_mode", "hvm")]);
+            report.hypervisor.version = version.into();
+        });
+    }
+    let cases = [
+        ("hw_vm_mode", "hvm", [true, true, true]),
+        ("hw_vm_mode", "xen", [false, false, false]),
+        ("hw_vm_mode", "", [true, true, true]),
+        ("hw_architecture", "", [true, true, true]),
+        ("img_hv_requested_version", ">=53.0", [true, false, true]),
+        ("img_hv_requested_version", ">=52, <53", [false, true, true]),
+        ("img_hv_requested_version", "==52.1", [false, true, true]),
+        ("img_hv_requested_version", "!=52.1", [true, false, true]),
+        ("img_hv_requested_version", ">53.0", [false, false, true]),
+        ("img_hv_requested_version", "", [true, true, true]),
+        ("img_hv_requested_version", "new", [false, false, true]),
+        ("img_hv_requested_version", ">=", [false, false, true]),
+    ];
+    for (n, (property, value, expected)) in (10..).zip(cases) {
+        let image = cluster.image(n, &[(property, value)]);
+        let vm = cluster.create(SMALL_VM, |vm| vm.image = image);
+        assert_eq!(passes(&cluster, "ImageProperties", vm), expected, "{property}={value}");
+    }
+    let words = |cluster: &mut Cluster, n, wanted| {
+        let image = cluster.image(n, &[("img_hv_requested_version", wanted)]);
+        let vm = cluster.create(SMALL_VM, |vm| vm.image = image);
+        verdicts(cluster, "ImageProperties", vm)[1].clone()
+    };
+    let older = "image property `img_hv_requested_version`: >=53.0 wanted, the node has 52.1.0";
+    assert_eq!(words(&mut cluster, 40, ">=53.0"), refused(older));
+    let none = "image property `img_hv_requested_version`: `53` is no version, such as >=53.0";
+    assert_eq!(words(&mut cluster, 41, "53"), refused(none));
 }
 
 /// <https://docs.openstack.org/nova/latest/admin/scheduling.html#samehostfilter> and `#differenthostfilter`
@@ -275,7 +368,24 @@ fn aggregate_multi_tenancy_isolation_keeps_other_projects_out() {
     assert_eq!(got, [other, Ok(()), Ok(()), Ok(())]);
 }
 
-/// <https://docs.openstack.org/nova/latest/admin/scheduling.html#isolatedhostsfilter>
+/// Nova's `aggregate_multitenancy_isolation.py`: every key that begins with `filter_tenant_id` counts, since a value is
+/// bounded at 255 characters. Projects are named by id there.
+#[test]
+fn aggregate_multi_tenancy_isolation_reads_every_key_that_begins_so() {
+    let mut cluster = Cluster::of(&[MEDIUM; 5]);
+    let default = holm_model::ProjectId::default().to_string();
+    cluster.aggregate(1, &[1], &[("filter_tenant_id", "blue"), ("filter_tenant_id2", "green, default")]);
+    cluster.aggregate(2, &[2], &[("filter_tenant_id", "blue"), ("filter_tenant_id_more", "green")]);
+    cluster.aggregate(3, &[3], &[("filter_tenant_id3", "blue")]);
+    cluster.aggregate(4, &[4], &[("filter_tenant_id", &default)]);
+    cluster.aggregate(5, &[5], &[("no_filter_tenant_id", "blue")]);
+    let vm = cluster.vm(SMALL_VM);
+    assert_eq!(passes(&cluster, "AggregateMultiTenancyIsolation", vm), [true, false, false, true, true]);
+    let words = refused("project `default`: its aggregates are for blue, green only");
+    assert_eq!(verdicts(&cluster, "AggregateMultiTenancyIsolation", vm)[1], words);
+}
+
+/// <https://docs.openstack.org/nova/latest/admin/scheduling.html#isolatedhostsfilter>; images are compared by id there.
 #[test]
 fn isolated_hosts_keep_isolated_images_and_nothing_else() {
     let mut cluster = Cluster::of(&[MEDIUM; 3]);
@@ -284,6 +394,7 @@ fn isolated_hosts_keep_isolated_images_and_nothing_else() {
     let plain = cluster.vm(SMALL_VM);
     assert_eq!(passes(&cluster, "IsolatedHosts", isolated), [true; 3], "nothing is isolated");
     cluster.policy(|policy| {
+        // A name is one of the time when names were stored.
         policy.isolated_images = vec!["guest2".into()];
         policy.isolated_nodes = vec!["n1".into(), "2".into()];
     });
@@ -295,6 +406,47 @@ fn isolated_hosts_keep_isolated_images_and_nothing_else() {
     assert_eq!(passes(&cluster, "IsolatedHosts", isolated), [true, true, false], "by id too");
     cluster.policy(|policy| policy.isolated_images.clear());
     assert_eq!(passes(&cluster, "IsolatedHosts", isolated), [false, false, true]);
+}
+
+/// The same page, `restrict_isolated_hosts_to_isolated_images`, and Nova's `isolated_hosts_filter.py`: isolated images
+/// and nothing else on isolated hosts, or isolated images on isolated hosts and the others anywhere.
+#[test]
+fn isolated_hosts_take_other_images_too_unless_restricted() {
+    // Restricted, an isolated image exists, the isolated VM on n1 (isolated) and n2, the plain VM likewise.
+    let cases = [
+        (true, true, [true, false], [false, true]),
+        (false, true, [true, false], [true, true]),
+        (true, false, [false, true], [false, true]),
+        (false, false, [true, true], [true, true]),
+    ];
+    for (restrict, some, expected_isolated, expected_plain) in cases {
+        let mut cluster = Cluster::of(&[MEDIUM; 2]);
+        let image = cluster.image(2, &[]);
+        let isolated = cluster.create(SMALL_VM, |vm| vm.image = image);
+        let plain = cluster.vm(SMALL_VM);
+        cluster.policy(|policy| {
+            policy.isolated_images = some.then(|| image.to_string()).into_iter().collect();
+            policy.isolated_nodes = vec!["1".into()];
+            policy.restrict_isolated_hosts_to_isolated_images = restrict;
+        });
+        assert_eq!(passes(&cluster, "IsolatedHosts", isolated), expected_isolated, "{restrict} {some}");
+        assert_eq!(passes(&cluster, "IsolatedHosts", plain), expected_plain, "{restrict} {some}");
+    }
+}
+
+/// Names are unique within a project only: an image of the same name is another image.
+#[test]
+fn an_image_of_the_same_name_is_not_isolated_with_it() {
+    let mut cluster = Cluster::of(&[MEDIUM; 2]);
+    let (image, other) = (cluster.image(2, &[]), cluster.image(3, &[]));
+    cluster.state.images.get_mut(&other).expect("it exists").name = "guest2".into();
+    let [isolated, namesake] = [image, other].map(|image| cluster.create(SMALL_VM, |vm| vm.image = image));
+    cluster.policy(|policy| {
+        policy.isolated_images = vec![image.to_string()];
+        policy.isolated_nodes = vec!["1".into()];
+    });
+    assert_eq!(passes(&cluster, "IsolatedHosts", isolated), [true, false]);
+    assert_eq!(passes(&cluster, "IsolatedHosts", namesake), [false, true]);
 }
 
 /// <https://docs.openstack.org/nova/latest/admin/scheduling.html#numinstancesfilter> and `#ioopsfilter`
@@ -315,6 +467,91 @@ fn num_instances_and_io_ops_count_vms_and_builds() {
     cluster.run(placed[0]);
     assert_eq!(passes(&cluster, "IoOps", vm), [true, true], "what runs is not being built");
     assert_eq!(passes(&cluster, "NumInstances", vm), [false, true]);
+}
+
+/// <https://docs.openstack.org/nova/latest/admin/scheduling.html#aggregatenuminstancesfilter> and
+/// `#aggregateioopsfilter`: the aggregates' value, of several the least, else the policy's; and the policy's where one is
+/// no number (Nova's `num_instances_filter.py`).
+#[test]
+fn num_instances_and_io_ops_take_the_aggregates_number() {
+    let cases: &[(&[&str], bool)] = &[
+        (&[], true),
+        (&["2"], false),
+        (&["3"], true),
+        (&["3", "2"], false),
+        (&["many"], true),
+        (&["2", "many"], true),
+        (&[" 2 "], false),
+    ];
+    for (filter, key) in [("NumInstances", "max_instances_per_host"), ("IoOps", "max_io_ops_per_host")] {
+        for (values, expected) in cases {
+            let mut cluster = Cluster::of(&[MEDIUM; 2]);
+            for vm in [(); 2].map(|()| cluster.vm_with(SMALL_VM, Some(1), Default::default())) {
+                assert_eq!(cluster.placed_on(vm), Some(1));
+            }
+            for (n, value) in (1..).zip(*values) {
+                cluster.aggregate_of_old(n, &[1], &[(key, value)]);
+            }
+            let vm = cluster.vm(SMALL_VM);
+            assert_eq!(passes(&cluster, filter, vm), [*expected, true], "{filter}: {values:?}");
+        }
+    }
+}
+
+/// What the policy would not take, an aggregate does not take in its place.
+#[test]
+fn numbers_of_aggregates_are_checked_like_those_of_the_policy() {
+    let multiplier = "must be a number within ±1000000, such as 1.5, with at most three decimals";
+    let count = "must be a whole number from 1 to 4294967295";
+    let cases = [
+        ("ram_weight_multiplier", "nan", Some(multiplier)),
+        ("ram_weight_multiplier", "1e3", Some(multiplier)),
+        ("ram_weight_multiplier", "9999999999999", Some(multiplier)),
+        ("ram_weight_multiplier", "-1000000.001", Some(multiplier)),
+        ("soft_anti_affinity_weight_multiplier", "0.0001", Some(multiplier)),
+        ("health_weight_multiplier", "", Some(multiplier)),
+        ("ram_weight_multiplier", "-1000000", None),
+        ("pci_weight_multiplier", " 0.125 ", None),
+        ("luck_weight_multiplier", "much", None),
+        ("max_instances_per_host", "0", Some(count)),
+        ("max_instances_per_host", "-1", Some(count)),
+        ("max_io_ops_per_host", "many", Some(count)),
+        ("max_io_ops_per_host", "4294967296", Some(count)),
+        ("max_io_ops_per_host", "8", None),
+    ];
+    for (key, value, wrong) in cases {
+        let mut cluster = Cluster::of(&[MEDIUM]);
+        cluster.aggregate(1, &[1], &[]);
+        let before = cluster.state.aggregates.clone();
+        let id = |n| holm_model::AggregateId(uuid::Uuid::from_u128(n));
+        let metadata = crate::cluster::strings(&[(key, value)]);
+        let changes = metadata.iter().map(|(key, value)| (key.clone(), Some(value.clone()))).collect();
+        let create = Command::CreateAggregate(CreateAggregate {
+            id: id(2),
+            name: "two".into(),
+            nodes: BTreeSet::new(),
+            metadata,
+        });
+        let update = Command::UpdateAggregate(UpdateAggregate {
+            id: id(1),
+            name: None,
+            add_nodes: BTreeSet::new(),
+            remove_nodes: BTreeSet::new(),
+            metadata: changes,
+            inventory: Default::default(),
+            expected: None,
+        });
+        for command in [create, update] {
+            let reply = cluster.apply(command);
+            let Some(wrong) = wrong else {
+                assert!(matches!(reply, Reply::Done(_)), "{key}={value}: {reply:?}");
+                continue;
+            };
+            let Reply::Rejected(reason) = reply else { panic!("{key}={value}: {reply:?}") };
+            assert_eq!(reason.to_string(), format!("metadata.{key}: is {value:?}, {wrong}"));
+            assert_eq!(cluster.state.aggregates, before, "nothing changed");
+        }
+    }
 }
 
 #[test]

@@ -2,13 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use holm_model::command::CreateFlavor;
 use holm_model::flavor::Size;
 use holm_model::parts::{PCPU, Parts, PciDevice};
 use holm_model::vm::OnNoHost;
-use holm_model::{Inventory, NodeId, ResourceClass, VmId, invariant};
+use holm_model::{Command, FlavorId, Inventory, NodeId, Reply, ResourceClass, VmId, invariant};
 use holm_sched::{Policy, explain};
+use uuid::Uuid;
 
-use crate::cluster::{Cluster, MEDIUM};
+use crate::cluster::{Cluster, MEDIUM, strings};
 use crate::world::Dice;
 
 const PINNED: &str = "hw:cpu_policy";
@@ -117,8 +119,9 @@ fn devices_are_given_by_alias_near_the_cpus_first() {
     assert_eq!(cluster.placed_on(two), Some(1));
 }
 
+/// Apply refuses such a flavor; a VM that was made from one before is refused in the same words.
 #[test]
-fn extra_specs_that_cannot_be_read_refuse_every_host() {
+fn extra_specs_that_cannot_be_read_make_no_flavor_and_refuse_every_host() {
     let mut cluster = Cluster::of(&[MEDIUM]);
     for (key, value, words) in [
         (PINNED, "pinned", "`hw:cpu_policy`: `pinned` is neither `dedicated` nor `shared`"),
@@ -126,11 +129,57 @@ fn extra_specs_that_cannot_be_read_refuse_every_host() {
         (ALIAS, "gpu:x", "`pci_passthrough:alias`: `gpu:x` is not NAME:COUNT, such as `gpu:1`"),
         (ALIAS, "gpu:0", "`pci_passthrough:alias`: `gpu:0` is not NAME:COUNT, such as `gpu:1`"),
         (ALIAS, "gpu:1,", "`pci_passthrough:alias`: `` is not NAME:COUNT, such as `gpu:1`"),
+        (ALIAS, "gpu:-1", "`pci_passthrough:alias`: `gpu:-1` is not NAME:COUNT, such as `gpu:1`"),
+        (ALIAS, "gpu:4294967295,gpu:1", "`pci_passthrough:alias`: more than 4294967295 of `gpu` are wanted"),
     ] {
-        let vm = vm(&mut cluster, 1, &[(key, value)]);
+        assert_eq!(no_flavor(&mut cluster, &[(key, value)]), format!("extra_specs: {words}"));
+        let vm = vm(&mut cluster, 1, &[]);
+        let record = cluster.state.vms.get_mut(&vm).expect("it exists");
+        record.spec.extra_specs = strings(&[(key, value)]);
         assert_eq!(cluster.placed_on(vm), None);
         assert_eq!(refusal(&cluster, vm), format!("DedicatedCpu: {words}"));
     }
+}
+
+/// Why there can be no flavor of these.
+fn no_flavor(cluster: &mut Cluster, extra_specs: &[(&str, &str)]) -> String {
+    let size = Size { vcpus: 2, memory_mib: 512, disk_gib: 1 };
+    let flavor = CreateFlavor {
+        id: FlavorId(Uuid::from_u128(1_000_000)),
+        name: "wrong".into(),
+        size,
+        extra_specs: strings(extra_specs),
+    };
+    match cluster.apply(Command::CreateFlavor(flavor)) {
+        Reply::Rejected(reason) => reason.to_string(),
+        other => panic!("{extra_specs:?} gave {other:?}"),
+    }
+}
+
+/// <https://docs.openstack.org/nova/latest/configuration/extra-specs.html>: `hw:numa_nodes` shapes shared CPUs too
+/// there; here it would do nothing for them. Placement's granular request groups, on the same page, are not supported.
+#[test]
+fn a_flavor_asks_for_nothing_that_would_be_ignored() {
+    let mut cluster = Cluster::of(&[MEDIUM]);
+    let groups = "request groups are not supported; `resources:CLASS=N` and `trait:NAME=required` are";
+    let shared = "`hw:numa_nodes`: does nothing for shared CPUs, which run on every NUMA node; \
+                  add `hw:cpu_policy=dedicated`, or leave it out";
+    let cases = [
+        (&[("hw:numa_nodes", "1")][..], shared.to_owned()),
+        (&[("hw:numa_nodes", "1"), (PINNED, "shared")], shared.to_owned()),
+        (&[("resources1:CUSTOM_GPU", "1")], format!("resources1:CUSTOM_GPU=1: {groups}")),
+        (&[("resources_GPU:CUSTOM_GPU", "1")], format!("resources_GPU:CUSTOM_GPU=1: {groups}")),
+        (&[("trait1:CUSTOM_FAST", "required")], format!("trait1:CUSTOM_FAST=required: {groups}")),
+        (&[("group_policy", "isolate")], format!("group_policy=isolate: {groups}")),
+        (
+            &[("trait:CUSTOM_FAST", "maybe")],
+            "trait:CUSTOM_FAST=maybe: must be `required` or `forbidden`".into(),
+        ),
+    ];
+    for (extra_specs, words) in cases {
+        assert_eq!(no_flavor(&mut cluster, extra_specs), format!("extra_specs: {words}"));
+    }
+    assert_eq!(cluster.state.flavors.len(), 0, "nothing was created");
 }
 
 /// <https://docs.openstack.org/nova/latest/admin/scheduling.html>, PCIWeigher: given hosts with one, with many and with

@@ -168,9 +168,16 @@ impl<'a> Plain<'a> {
                 taint.effect == Effect::PreferNoSchedule
                     || wish.tolerations.iter().any(|toleration| toleration.key.as_ref() == Some(&taint.key))
             }),
-            "ComputeCapabilities" => scoped("capabilities").iter().all(|(key, requirement)| {
-                report.capabilities.get(key).is_some_and(|value| meets(value, requirement))
-            }),
+            "ComputeCapabilities" => {
+                spec.extra_specs.iter().all(|(key, requirement)| match key.split_once(':') {
+                    None => report.capabilities.get(key).is_none_or(|value| meets(value, requirement)),
+                    Some(("capabilities", "num_instances")) => here.len() <= 1,
+                    Some(("capabilities", key)) => {
+                        report.capabilities.get(key).is_some_and(|value| meets(value, requirement))
+                    }
+                    Some(_) => true,
+                })
+            }
             "Traits" => spec.extra_specs.iter().chain(&spec.image_properties).all(|(key, demand)| {
                 let Some(name) = key.strip_prefix("trait:") else { return true };
                 (demand == "required") == (node.traits.contains(name) || report.traits.contains(name))
@@ -194,7 +201,8 @@ impl<'a> Plain<'a> {
             "Capacity" => needs(vm).into_iter().all(|(class, amount)| {
                 let Some(inventory) = node.inventory.get(&class) else { return false };
                 let used: u64 = here.iter().map(|vm| needs(vm).get(&class).copied().unwrap_or(0)).sum();
-                used + amount <= capacity(inventory)
+                let asked = if class == ResourceClass::MemoryMb { spec.size.memory_mib } else { amount };
+                used + amount <= capacity(inventory) && asked % inventory.step_size == 0
             }),
             "AggregateExtraSpecs" => {
                 scoped("aggregate_instance_extra_specs").iter().all(|(key, requirement)| {
@@ -206,16 +214,27 @@ impl<'a> Plain<'a> {
                 options.is_empty() || options.contains(value.as_str())
             }),
             "AggregateMultiTenancyIsolation" => {
-                let tenants = self.metadata(node, "filter_tenant_id");
+                let keys = ["filter_tenant_id", "filter_tenant_id2"];
+                let tenants: BTreeSet<_> = keys.iter().flat_map(|key| self.metadata(node, key)).collect();
                 tenants.is_empty() || tenants.contains(vm.project.as_str())
             }
             "IsolatedHosts" => {
                 let policy = &self.state.scheduler;
                 let image = &self.state.images[&spec.image].name;
-                policy.isolated_images.contains(image) == policy.isolated_nodes.contains(&node.name)
+                let (image, node) =
+                    (policy.isolated_images.contains(image), policy.isolated_nodes.contains(&node.name));
+                if policy.restrict_isolated_hosts_to_isolated_images { image == node } else { !image || node }
             }
-            "NumInstances" => here.len() < self.state.scheduler.max_instances_per_host as usize,
-            "IoOps" => self.builds(node) < i128::from(self.state.scheduler.max_io_ops_per_host),
+            "NumInstances" => {
+                let least = self.metadata(node, "max_instances_per_host").into_iter().next();
+                let most = least.map_or(self.state.scheduler.max_instances_per_host as usize, |_| 1);
+                here.len() < most
+            }
+            "IoOps" => {
+                let least = self.metadata(node, "max_io_ops_per_host").into_iter().next();
+                let most = least.map_or(i128::from(self.state.scheduler.max_io_ops_per_host), |_| 2);
+                self.builds(node) < most
+            }
             // All nodes of these clusters are at 127.0.0.1.
             "SimpleCidrAffinity" => wish.near.as_deref().is_none_or(|near| near == "127.0.0.0/8"),
             "DedicatedCpu" => self.cpus_for(vm, node).is_some(),

@@ -218,8 +218,10 @@ fn scores_are_novas_normalisation_times_multipliers() {
     assert!(scores(&cluster, vm).iter().all(|(_, score)| *score == 0), "no weigher, no preference");
 }
 
-/// <https://docs.openstack.org/nova/latest/admin/scheduling.html#weights>: "the per-aggregate setting
-/// overrides; if more than one value is found for a host, the minimum is used".
+/// <https://docs.openstack.org/nova/latest/configuration/config.html#filter_scheduler.ram_weight_multiplier>: an
+/// aggregate's value goes before the setting, of several the least. What is no number voids the host's values:
+/// `get_weight_multiplier` in Nova's `scheduler/utils.py`. Nova reads `nan` and `1e3` as floats and knows no bound; here
+/// apply refuses them, and what is stored since before is void or held within the policy's bound.
 #[test]
 fn aggregates_override_multipliers_for_their_hosts() {
     let host = |memory_mib| HostSize { vcpus: 8, memory_mib, disk_gib: 10 };
@@ -240,7 +242,7 @@ fn aggregates_override_multipliers_for_their_hosts() {
         only(&mut cluster, &[("Ram", 1000)]);
         let vm = cluster.vm(SMALL_VM);
         for (n, value) in (1..).zip(*overrides) {
-            cluster.aggregate(n, &[2], &[("ram_weight_multiplier", value)]);
+            cluster.aggregate_of_old(n, &[2], &[("ram_weight_multiplier", value)]);
         }
         let got = scores(&cluster, vm);
         let second = got.iter().find(|(node, _)| *node == 2).expect("it fits").1;

@@ -100,6 +100,10 @@ fn furnish(cluster: &mut Cluster, dice: &mut Dice, n: u64) {
         let over =
             InventoryOverride { allocation_ratio_thousandths: Some(ratio), ..InventoryOverride::default() };
         node.inventory.insert(ResourceClass::Vcpu, Some(over));
+        if dice.once_in(8) {
+            let steps = InventoryOverride { step_size: Some(500), ..InventoryOverride::default() };
+            node.inventory.insert(ResourceClass::MemoryMb, Some(steps));
+        }
         if gpus > 0 {
             let total = InventoryOverride { total: Some(gpus), ..InventoryOverride::default() };
             node.inventory.insert(ResourceClass::Custom("CUSTOM_GPU".into()), Some(total));
@@ -145,16 +149,18 @@ fn aggregates(cluster: &mut Cluster, dice: &mut Dice, hosts: u64) {
     let some = |dice: &mut Dice| (1..=hosts).filter(|_| dice.once_in(2)).collect::<Vec<u64>>();
     let bow = some(dice);
     cluster.aggregate(1, &bow, &[("availability_zone", "bow")]);
-    let metadata: [&[(&str, &str)]; 5] = [
+    let metadata: [&[(&str, &str)]; 7] = [
         &[("ssd", "true"), ("ram_weight_multiplier", "-2.5")],
         &[("filter_tenant_id", "default")],
         &[("filter_tenant_id", "others")],
+        &[("filter_tenant_id", "others"), ("filter_tenant_id2", "default")],
+        &[("max_instances_per_host", "1"), ("max_io_ops_per_host", "2")],
         &[("os_distro", "debian, fedora"), ("cpu_weight_multiplier", "0.5")],
         &[("load_weight_multiplier", "3"), ("ram_weight_multiplier", "much")],
     ];
     for n in 2..4 {
         let nodes = some(dice);
-        cluster.aggregate(n, &nodes, dice.pick(&metadata));
+        cluster.aggregate_of_old(n, &nodes, dice.pick(&metadata));
     }
 }
 
@@ -179,6 +185,7 @@ fn policy(cluster: &mut Cluster, dice: &mut Dice, crowded: bool) {
         if dice.once_in(2) {
             policy.isolated_images = vec!["guest3".into()];
             policy.isolated_nodes = vec!["n1".into()];
+            policy.restrict_isolated_hosts_to_isolated_images = dice.once_in(2);
         }
     });
 }
@@ -190,14 +197,20 @@ pub fn wish(cluster: &mut Cluster, dice: &mut Dice) {
 
 fn wish_for(cluster: &mut Cluster, dice: &mut Dice, change: impl FnOnce(&mut CreateVm)) {
     let big = dice.roll(2);
-    let size = Size { vcpus: 1 + dice.roll(3) as u32, memory_mib: 500 + big * 1000, disk_gib: big * 5 };
-    let specs: [&[(&str, &str)]; 13] = [
+    let size = Size {
+        vcpus: 1 + dice.roll(3) as u32,
+        memory_mib: dice.pick(&[500, 500, 502]) + big * 1000,
+        disk_gib: big * 5,
+    };
+    let specs: [&[(&str, &str)]; 14] = [
         &[],
         &[],
         &[],
         &[],
         &[("capabilities:arch", "<or> x86_64 <or> riscv64")],
         &[("trait:CUSTOM_FAST", "required")],
+        // Nobody reports the second: without a scope it means something else.
+        &[("cores", ">= 4"), ("capabilities:num_instances", "<= 1"), ("ssd", "true")],
         &[("resources:CUSTOM_GPU", "1"), ("capabilities:cores", ">= 4")],
         &[("aggregate_instance_extra_specs:ssd", "true"), ("trait:CUSTOM_FAST", "forbidden")],
         &[],

@@ -48,6 +48,11 @@ fn changed(policy: &SchedulerPolicy, typed: &Set) -> Result<SetSchedulerPolicy, 
         max_io_ops_per_host: Some(typed.max_io_ops_per_host.unwrap_or(policy.max_io_ops_per_host)),
         isolated_images: list(&typed.isolated_images, &policy.isolated_images),
         isolated_nodes: list(&typed.isolated_nodes, &policy.isolated_nodes),
+        restrict_isolated_hosts_to_isolated_images: Some(
+            typed
+                .restrict_isolated_hosts_to_isolated_images
+                .map_or(policy.restrict_isolated_hosts_to_isolated_images, |typed| typed == Switch::On),
+        ),
         reserve_after_s: Some(typed.reserve_after_s.unwrap_or(policy.reserve_after_s)),
         n_plus_one: Some(typed.n_plus_one.map_or(policy.n_plus_one, |typed| match typed {
             Typed::Off => NPlusOne::Off,

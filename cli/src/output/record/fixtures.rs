@@ -277,6 +277,7 @@ pub fn policy() -> SchedulerPolicy {
         max_io_ops_per_host: 8,
         isolated_images: vec![],
         isolated_nodes: vec!["n3".into()],
+        restrict_isolated_hosts_to_isolated_images: true,
         reserve_after_s: 30,
         n_plus_one: holm_api::NPlusOne::Warn,
         preemption: false,

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use holm_api as api;
 use holm_model::policy::{ALWAYS, FILTERS, LATER_WEIGHERS, NPlusOne, REQUIRED, WEIGHERS};
-use holm_model::{self as model, NodeId, ResourceClass, State, VmId};
+use holm_model::reply::Kind;
+use holm_model::{self as model, ImageId, NodeId, ResourceClass, State, VmId};
 
 use super::{node_name, node_ref, timestamp};
 use crate::http::problem::{Failure, Result};
@@ -271,7 +272,17 @@ pub fn to_group_policy(policy: api::GroupPolicy) -> model::group::GroupPolicy {
     }
 }
 
-pub fn policy(policy: &model::policy::SchedulerPolicy) -> api::SchedulerPolicy {
+/// The policy in force. An image that it isolates is shown as `PROJECT/NAME`, which means it alone in every project.
+pub fn policy(state: &State) -> api::SchedulerPolicy {
+    let policy = &state.scheduler;
+    let image = |item: &String| {
+        let image = item.parse().ok().and_then(|id: ImageId| state.images.get(&id));
+        image.map_or_else(|| item.clone(), |image| format!("{}/{}", image.project, image.name))
+    };
+    let node = |item: &String| match item.parse() {
+        Ok(id) => node_name(state, id),
+        Err(_) => item.clone(),
+    };
     let decimal = |multiplier: i64| multiplier as f64 / 1e3;
     api::SchedulerPolicy {
         filters: policy.filters.clone(),
@@ -283,8 +294,9 @@ pub fn policy(policy: &model::policy::SchedulerPolicy) -> api::SchedulerPolicy {
             .collect(),
         max_instances_per_host: policy.max_instances_per_host,
         max_io_ops_per_host: policy.max_io_ops_per_host,
-        isolated_images: policy.isolated_images.clone(),
-        isolated_nodes: policy.isolated_nodes.clone(),
+        isolated_images: policy.isolated_images.iter().map(image).collect(),
+        isolated_nodes: policy.isolated_nodes.iter().map(node).collect(),
+        restrict_isolated_hosts_to_isolated_images: policy.restrict_isolated_hosts_to_isolated_images,
         reserve_after_s: policy.reserve_after_s,
         n_plus_one: n_plus_one(policy.n_plus_one),
         preemption: policy.preemption,
@@ -337,7 +349,44 @@ pub fn to_policy(sent: &api::SetSchedulerPolicy) -> Result<model::policy::Schedu
         api::NPlusOne::Refuse => NPlusOne::Refuse,
     });
     policy.preemption = sent.preemption.unwrap_or(policy.preemption);
+    policy.restrict_isolated_hosts_to_isolated_images = sent
+        .restrict_isolated_hosts_to_isolated_images
+        .unwrap_or(policy.restrict_isolated_hosts_to_isolated_images);
     Ok(policy)
+}
+
+/// The ids of what `policy` isolates by name: images of `project`, of `default`, or `PROJECT/NAME`. Names that are in
+/// force since names were stored, and no longer say which one, stay as they are.
+///
+/// # Errors
+/// Names the field and what there is not.
+pub fn isolate_by_id(
+    state: &State,
+    project: &str,
+    policy: &mut model::policy::SchedulerPolicy,
+) -> Result<()> {
+    for item in &mut policy.isolated_images {
+        let image = match item.split_once('/') {
+            Some((project, name)) => state.find_image(project, name),
+            None => state.find_image(project, item).or_else(|| state.find_usable_image(project, item)),
+        };
+        match image {
+            Some(image) => *item = image.id.to_string(),
+            None if state.scheduler.isolated_images.contains(item) => {}
+            None => {
+                let unknown = Failure::unknown_reference("isolated_images", Kind::Image, item);
+                return Err(unknown.hint("an image of another project is written PROJECT/NAME"));
+            }
+        }
+    }
+    for item in &mut policy.isolated_nodes {
+        match state.find_node(item) {
+            Some(node) => *item = node.id.to_string(),
+            None if state.scheduler.isolated_nodes.contains(item) => {}
+            None => return Err(Failure::unknown_reference("isolated_nodes", Kind::Node, item)),
+        }
+    }
+    Ok(())
 }
 
 /// Amounts by class name.

@@ -5,6 +5,7 @@ use crate::command::{CreateFlavor, DeleteFlavor};
 use crate::feasible::RESOURCES;
 use crate::flavor::Flavor;
 use crate::limits;
+use crate::parts::Wanted;
 use crate::reply::{Kind, Outcome, Reason};
 use crate::resources::ResourceClass;
 
@@ -20,10 +21,18 @@ fn check_extra_spec(key: &str, value: &str) -> Result<(), Reason> {
             _ => wrong(format!("must be a whole number up to {AMOUNT_MAX}")),
         };
     }
-    if key.starts_with("trait:") && !matches!(value, "required" | "forbidden") {
-        return wrong("must be `required` or `forbidden`".to_owned());
+    if is_of_a_group(key) {
+        return wrong(
+            "request groups are not supported; `resources:CLASS=N` and `trait:NAME=required` are".to_owned(),
+        );
     }
-    Ok(())
+    limits::trait_demand("extra_specs", key, value)
+}
+
+/// Placement's granular request groups (`resources1:…`, `trait_GPU:…`, `group_policy`), which would ask for nothing here.
+fn is_of_a_group(key: &str) -> bool {
+    let scope = key.split_once(':').map_or("", |(scope, _)| scope);
+    key == "group_policy" || ["resources", "trait"].iter().any(|of| scope.starts_with(of) && scope != *of)
 }
 
 /// Greatest amount of a class a flavor may ask for.
@@ -35,6 +44,7 @@ impl Cx<'_> {
         limits::size(&c.size)?;
         limits::map("extra_specs", &c.extra_specs)?;
         c.extra_specs.iter().try_for_each(|(key, value)| check_extra_spec(key, value))?;
+        Wanted::of_flavor(&c.extra_specs, c.size.vcpus).map_err(|refusal| invalid("extra_specs", refusal))?;
         if self.state.flavors.values().any(|flavor| flavor.name == c.name) {
             return Err(Reason::NameTaken { kind: Kind::Flavor, name: c.name.clone() });
         }

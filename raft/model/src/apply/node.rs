@@ -225,6 +225,10 @@ impl Cx<'_> {
         if !self.state.nodes.values().any(|other| other.id != c.node && other.up) {
             return Err(wrong_state("no other node is up; one that is must stay"));
         }
+        if self.state.scheduler.isolates_node(c.node, &node.name) {
+            let by = vec!["the scheduler's policy (isolated nodes)".to_owned()];
+            return Err(Reason::InUse { kind: Kind::Node, name: node.name, by });
+        }
         let by = some_names(self.state.vms_on(c.node).map(|vm| vm.name.as_str()));
         if !by.is_empty() && !c.confirm_node_off {
             return Err(Reason::InUse { kind: Kind::Node, name: node.name, by });

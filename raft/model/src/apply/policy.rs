@@ -2,6 +2,7 @@
 
 use super::{Cx, check_expected, invalid};
 use crate::command::{SetQuota, SetSchedulerPolicy};
+use crate::id::{ImageId, NodeId};
 use crate::limits;
 use crate::planted::{Plant, planted};
 use crate::policy::{FILTERS, MULTIPLIER_MAX, REQUIRED, SchedulerPolicy, WEIGHERS};
@@ -14,10 +15,26 @@ impl Cx<'_> {
         check_expected(c.expected, self.state.scheduler.revision)?;
         let policy = c.policy.clone().unwrap_or_default();
         check_policy(&policy)?;
+        self.check_isolated(&policy)?;
         self.state.scheduler = SchedulerPolicy { revision: self.revision, ..policy };
         let what = if c.policy.is_some() { "changed" } else { "reset" };
         self.event(Kind::Policy, "scheduler", "scheduler", what, "");
         Ok(Outcome::Nothing)
+    }
+
+    /// What is isolated by id must exist, or it would isolate nothing and nobody would know.
+    fn check_isolated(&self, policy: &SchedulerPolicy) -> Result<(), Reason> {
+        for item in &policy.isolated_images {
+            if item.parse().is_ok_and(|id: ImageId| !self.state.images.contains_key(&id)) {
+                return Err(invalid("isolated_images", format!("there is no image `{item}`")));
+            }
+        }
+        for item in &policy.isolated_nodes {
+            if item.parse().is_ok_and(|id: NodeId| !self.state.nodes.contains_key(&id)) {
+                return Err(invalid("isolated_nodes", format!("there is no node `{item}`")));
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn set_quota(&mut self, c: &SetQuota) -> Result<Outcome, Reason> {

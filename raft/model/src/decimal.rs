@@ -1,5 +1,5 @@
 //! Decimal numbers as people write them in metadata and extra specs, exact and without floats, so that
-//! every leader reads the same.
+//! every replica reads the same.
 
 /// How much of a fraction counts: billionths.
 const SCALE_DIGITS: usize = 9;
@@ -41,6 +41,13 @@ impl Decimal {
         let thousandths = self.0 / (SCALE / 1000);
         i64::try_from(thousandths.clamp(-i128::from(max), i128::from(max))).unwrap_or(max)
     }
+
+    /// In thousandths; none where there are more decimals, or more than ±`max`.
+    pub fn exact_thousandths(self, max: i64) -> Option<i64> {
+        let thousandths = i64::try_from(self.0 / (SCALE / 1000)).ok()?;
+        let is_exact = self.0 % (SCALE / 1000) == 0 && thousandths.unsigned_abs() <= max.unsigned_abs();
+        is_exact.then_some(thousandths)
+    }
 }
 
 #[cfg(test)]
@@ -73,6 +80,22 @@ mod tests {
         for (text, expected) in cases {
             let read = Decimal::parse(text).map(|decimal| decimal.thousandths(1_000_000));
             assert_eq!(read, *expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn three_decimals_within_bounds_are_exact() {
+        let cases = [
+            ("-1.5", Some(-1500)),
+            ("0.001", Some(1)),
+            ("0.0001", None),
+            ("1000", Some(1_000_000)),
+            ("-1000.001", None),
+            ("99999999999999999999", None),
+        ];
+        for (text, expected) in cases {
+            let exact = Decimal::parse(text).expect("a number").exact_thousandths(1_000_000);
+            assert_eq!(exact, expected, "{text:?}");
         }
     }
 
