@@ -213,3 +213,7 @@ pub struct Events {
 #[cfg(test)]
 #[path = "args/help_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "args/advice_tests.rs"]
+mod advice_tests;

@@ -1,7 +1,7 @@
 //! What to do next about the hosts that refuse a VM: the filters' own advice ([`crate::Filter::fix`]), hosts with the same
 //! advice together. Worked out when somebody asks; records hold the refusals only.
 
-use holm_model::NodeId;
+use holm_model::{NodeId, State};
 use serde::{Deserialize, Serialize};
 
 use crate::host::Host;
@@ -42,14 +42,14 @@ impl Gathered {
         }
     }
 
-    /// What concerns most hosts first, else in the order it was found; `name` has the hosts' names.
-    pub fn told<'n>(mut self, name: impl Fn(NodeId) -> Option<&'n str>) -> Vec<Advice> {
+    /// What concerns most hosts first, else in the order it was found.
+    pub fn told(mut self, state: &State) -> Vec<Advice> {
         self.advice.sort_by_key(|advice| std::cmp::Reverse(advice.nodes.len()));
         for advice in &mut self.advice {
             if let [only] = advice.nodes[..]
-                && let Some(name) = name(only)
+                && let Some(node) = state.nodes.get(&only)
             {
-                advice.fix = named(&advice.fix, name);
+                advice.fix = named(&advice.fix, &node.name);
             }
         }
         self.advice

@@ -131,15 +131,8 @@ pub fn explain(state: &State, policy: &Policy, vm: &Vm) -> Explanation {
     let seeks = vm.claim.is_none() && best.is_none();
     let eviction = seeks.then(|| Batch::new(state, policy).eviction(&[vm])).flatten();
     let placed_on = vm.claim.as_ref().map(|claim| claim.node);
-    let advice = advice.told(|node| state.nodes.get(&node).map(|node| node.name.as_str()));
-    Explanation {
-        vm: vm.id,
-        placed_on,
-        best,
-        eviction: eviction.map(|(_, eviction)| eviction),
-        hosts,
-        advice,
-    }
+    let (eviction, advice) = (eviction.map(|(_, eviction)| eviction), advice.told(state));
+    Explanation { vm: vm.id, placed_on, best, eviction, hosts, advice }
 }
 
 /// Explains a VM that does not exist: it is created in a copy of `state`, so a dry run is refused exactly

@@ -12,6 +12,7 @@ use holm_model::group::GroupPolicy;
 use holm_model::vm::{HostReason, Vm};
 use holm_model::{NodeId, State, Timestamp, VmId};
 
+use crate::advice::Gathered;
 use crate::column::Column;
 use crate::host::Host;
 use crate::policy::Policy;
@@ -137,6 +138,13 @@ impl<'a> Batch<'a> {
             Some(HostReason { node: host.id(), by: by.to_owned(), message })
         };
         self.hosts.iter().filter_map(refused).collect()
+    }
+
+    /// Gathers what to do about the hosts that refuse `vm`, but not about those of `without`.
+    pub fn advise(&self, vm: &'a Vm, without: &BTreeSet<NodeId>, gathered: &mut Gathered) {
+        let request = self.request(vm);
+        let hosts = self.hosts.iter().filter(|host| !without.contains(&host.id()));
+        hosts.for_each(|host| gathered.add(self.policy, &request, host));
     }
 
     /// From here on, what is kept for `vm` is kept: those that follow are behind it in the queue.

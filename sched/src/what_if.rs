@@ -12,6 +12,7 @@ use holm_model::vm::{Availability, HostReason, Vm, VmStatus, WantPower};
 use holm_model::{NodeId, State, VmId};
 use serde::{Deserialize, Serialize};
 
+use crate::advice::{Advice, Gathered};
 use crate::imagine::{change, displace, forget, place};
 use crate::policy::Policy;
 use crate::queue;
@@ -26,7 +27,13 @@ pub struct WhatIf {
     pub stuck: Vec<Stuck>,
     /// VMs that wait already, in the order of the queue.
     pub waiting: Vec<Waiting>,
+    /// What to do next about the other nodes that refuse those of `stuck`, of which the first [`ADVISED_MAX`] are asked.
+    #[serde(default)]
+    pub advice: Vec<Advice>,
 }
+
+/// What helps one VM mostly helps those like it.
+pub const ADVISED_MAX: usize = 100;
 
 /// A VM and its next host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,12 +68,14 @@ pub struct Waiting {
 /// What would become of the VMs on the nodes of `lose` and `drain`.
 pub fn what_if(state: &State, lose: &[NodeId], drain: &[NodeId]) -> WhatIf {
     let mut foreseen = Foreseen::without(state, lose, drain);
-    let nodes: BTreeSet<NodeId> = lose.iter().chain(drain).copied().collect();
+    foreseen.advice = Some(Gathered::default());
+    let nodes = foreseen.nodes.clone();
     let displaced = || nodes.iter().flat_map(|node| state.vms_on(*node));
     let waiting = state.waiting.iter().filter_map(|id| state.vms.get(id));
     foreseen.go_on(displaced().filter(|vm| moves_by_itself(vm)).chain(waiting).collect());
     foreseen.go_on(displaced().filter(|vm| !moves_by_itself(vm)).collect());
-    foreseen.answer
+    let advice = foreseen.advice.take().unwrap_or_default().told(state);
+    WhatIf { advice, ..foreseen.answer }
 }
 
 /// What becomes of a node's failover VMs, and of those that wait, when it is lost.
@@ -87,6 +96,10 @@ pub(crate) fn moves_by_itself(vm: &Vm) -> bool {
 struct Foreseen {
     after: State,
     answer: WhatIf,
+    /// Where somebody reads it.
+    advice: Option<Gathered>,
+    /// The nodes that are lost or drained.
+    nodes: BTreeSet<NodeId>,
 }
 
 impl Foreseen {
@@ -102,7 +115,8 @@ impl Foreseen {
             node.enabled = false;
             node.disabled_reason = Some("it is to be drained".to_owned());
         });
-        Self { after, answer: WhatIf::default() }
+        let nodes = lose.iter().chain(drain).copied().collect();
+        Self { after, answer: WhatIf::default(), advice: None, nodes }
     }
 
     /// These VMs lose the host they have, and are placed in the order of the queue.
@@ -129,6 +143,11 @@ impl Foreseen {
                 }
                 (Some(from), None) => {
                     let refusals = batch.refusals(record);
+                    if let Some(advice) =
+                        self.advice.as_mut().filter(|_| self.answer.stuck.len() < ADVISED_MAX)
+                    {
+                        batch.advise(record, &self.nodes, advice);
+                    }
                     self.answer.stuck.push(Stuck { vm: vm.id, name, from, refusals, by_itself });
                 }
             }

@@ -28,7 +28,7 @@ pub enum Verb {
     /// Attaches this terminal to a VM's serial console; Ctrl-] detaches.
     Console(Target),
     /// Says why a VM is where it is, or why it is not placed: host by host.
-    Explain(Target),
+    Explain(Explain),
     /// Changes how a VM is kept running; what is not named stays.
     Set(Set),
     /// Takes VMs from a node that is down because you know that the machine is off: they start anew on other nodes,
@@ -43,6 +43,15 @@ pub enum Verb {
 pub struct Target {
     /// Name or id.
     pub vm: String,
+}
+
+#[derive(Debug, Args)]
+pub struct Explain {
+    /// Name or id.
+    pub vm: String,
+    /// Each node by itself, also where there are many.
+    #[arg(long)]
+    pub all: bool,
 }
 
 #[derive(Debug, Args)]

@@ -5,7 +5,7 @@ mod cluster;
 mod deleted;
 pub mod drain;
 mod event;
-mod explain;
+pub mod explain;
 mod flavor;
 mod group;
 mod image;
@@ -71,6 +71,11 @@ fn field(label: &str, value: impl ToString) -> (String, String) {
 /// A labelled value that may be absent.
 fn optional(label: &str, value: Option<impl ToString>) -> (String, String) {
     (label.to_owned(), value.map(|value| value.to_string()).unwrap_or_default())
+}
+
+/// Lines under a heading.
+fn indented(lines: &str) -> String {
+    lines.lines().map(|line| format!("  {line}\n")).collect()
 }
 
 /// `key=value`, one a line.

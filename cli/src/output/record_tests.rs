@@ -156,8 +156,33 @@ fn events() {
     );
 }
 
+/// Of a VM that waits, without the hosts.
+fn waiting() -> Explanation {
+    Explanation {
+        vm: "web".into(),
+        vm_id: id(0x17),
+        status: VmStatus::Build,
+        task_state: Some(holm_api::vm::TaskState::Scheduling),
+        node: None,
+        summary: "1 of 2 nodes would take it; it is placed with the next decision".into(),
+        hosts: vec![],
+        placements: vec![],
+        decision: Some(decision()),
+        eviction: Some(Eviction { node: "n1".into(), victims: vec!["batch".into()] }),
+        advice: advice(),
+        dry_run: false,
+    }
+}
+
 #[test]
 fn explanations() {
+    let weight = |weigher: &str, score: f64| Weight {
+        weigher: weigher.into(),
+        score,
+        raw: 7000,
+        normalised: score,
+        multiplier: 1.0,
+    };
     let host = |node: &str, node_id, verdict, by: Option<&str>, message: Option<&str>, score| HostVerdict {
         node: node.into(),
         node_id,
@@ -165,24 +190,13 @@ fn explanations() {
         by: by.map(Into::into),
         message: message.map(Into::into),
         score,
-        weights: score.map(|score| Weight { weigher: "Ram".into(), score }).into_iter().collect(),
+        weights: score.map(|score| weight("Ram", score)).into_iter().collect(),
     };
-    let explanation = Explanation {
-        vm: "web".into(),
-        vm_id: id(0x17),
-        status: VmStatus::Build,
-        task_state: Some(holm_api::vm::TaskState::Scheduling),
-        node: None,
-        summary: "1 of 2 nodes would take it; it is placed with the next decision".into(),
-        hosts: vec![
-            host("n1", 1, Verdict::Fits, None, None, Some(0.875)),
-            host("n2", 2, Verdict::Refuses, Some("ComputeStatus"), Some("the node is down"), None),
-        ],
-        placements: vec![],
-        decision: Some(decision()),
-        eviction: Some(Eviction { node: "n1".into(), victims: vec!["batch".into()] }),
-        dry_run: false,
-    };
+    let hosts = vec![
+        host("n1", 1, Verdict::Fits, None, None, Some(0.875)),
+        host("n2", 2, Verdict::Refuses, Some("ComputeStatus"), Some("the node is down"), None),
+    ];
+    let explanation = Explanation { hosts, ..waiting() };
     let planned = |vm: &str, node: Option<&str>| Planned { vm: vm.into(), node: node.map(Into::into) };
     let dry = Explanation {
         decision: None,
@@ -192,6 +206,28 @@ fn explanations() {
     };
     let output = Output { format: Format::Table, now: NOW };
     insta::assert_snapshot!(all_formats(&[explanation]) + "--- dry run\n" + &output.render_one(&dry));
+}
+
+#[test]
+fn a_hundred_hosts_are_told_by_the_best_and_by_filter() {
+    let host = |n: u64, fits: bool| HostVerdict {
+        node: format!("lab-{n:03}"),
+        node_id: n,
+        verdict: if fits { Verdict::Fits } else { Verdict::Refuses },
+        by: (!fits).then(|| if n.is_multiple_of(9) { "ComputeStatus" } else { "Capacity" }.to_owned()),
+        message: (!fits).then(|| format!("VCPU: 12 wanted, {n} free")),
+        score: fits.then_some(2.0 - n as f64 / 100.0),
+        weights: vec![],
+    };
+    let hosts = (0..30).map(|n| host(n, true)).chain((30..100).map(|n| host(n, false))).collect();
+    let explanation = Explanation { hosts, ..waiting() };
+    let output = Output { format: Format::Table, now: NOW };
+    let brief = output.render_one(&explanation);
+    let full = output.render_one(&explain::InFull(&explanation));
+    assert!(full.contains("lab-099  refuses"), "{full}");
+    let json = Output { format: Format::Json, now: NOW };
+    assert_eq!(json.render_one(&explain::InFull(&explanation)), json.render_one(&explanation));
+    insta::assert_snapshot!(brief);
 }
 
 #[test]
@@ -300,6 +336,7 @@ fn what_ifs() {
         summary: "1 of 2 VMs would fit nowhere".into(),
         vms: vec![moved("web", Some("n2")), moved("db", None)],
         waiting: vec![Planned { vm: "late".into(), node: None }],
+        advice: advice(),
         fits: 1,
         stranded: 1,
         revision: 40,
@@ -336,6 +373,7 @@ fn what_ifs() {
             count: 7,
         }],
         refusals: building().refusals,
+        advice: advice(),
         revision: 40,
     };
     insta::assert_snapshot!("candidates", all_formats(&[candidates]));

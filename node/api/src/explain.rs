@@ -27,12 +27,27 @@ pub struct Explanation {
     /// has preemption off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eviction: Option<Eviction>,
+    /// What to do next about the nodes that refuse it, what concerns most nodes first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub advice: Vec<Advice>,
     /// Of a dry run with `count`: where each VM would go, in order.
     #[serde(default)]
     pub placements: Vec<Planned>,
     /// True when nothing was created: the VM is only thought of.
     #[serde(default)]
     pub dry_run: bool,
+}
+
+/// A next step, and the nodes where it helps against the filter that refuses.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Advice {
+    /// The filter.
+    pub by: String,
+    /// Names of the nodes.
+    pub nodes: Vec<String>,
+    /// A clause with commands, or options of `holm vm create`, in backquotes. In these, `NODE` is one of the nodes, and
+    /// other capitals are for the reader to fill in.
+    pub fix: String,
 }
 
 /// VMs of lesser priority that would leave a node.
@@ -115,4 +130,13 @@ pub struct Weight {
     pub weigher: String,
     /// Multiplier × normalised weight.
     pub score: f64,
+    /// As the weigher counts: MiB, vCPUs …
+    #[serde(default)]
+    pub raw: i64,
+    /// Between 0 and 1 over the nodes that fit.
+    #[serde(default)]
+    pub normalised: f64,
+    /// Negative where the weight counts against the node.
+    #[serde(default)]
+    pub multiplier: f64,
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::explain::Decision;
+use crate::explain::{Advice, Decision};
 pub use crate::keep::{Availability, DiskLoss, EvacuateVm, Leaving, PatchVm, Recovery, RestartPolicy};
 use crate::node::Hypervisor;
 use crate::scheduling::{Requirement, Scheduling, Term, Toleration};
@@ -209,6 +209,9 @@ pub struct Vm {
     /// Why hosts refused it at the last decision: the words of 32 at most, of each filter among them. The fault's
     /// message counts all.
     pub refusals: Vec<HostReason>,
+    /// What to do next about these; when this VM alone is read, and has no host.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub advice: Vec<Advice>,
     /// Host CPUs of its own, in the order of its vCPUs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpus: Vec<u32>,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::explain::Planned;
+use crate::explain::{Advice, Planned};
 use crate::scheduler::NPlusOne;
 use crate::vm::HostReason;
 
@@ -26,6 +26,9 @@ pub struct WhatIf {
     /// VMs that wait already and take part, in the order of the queue.
     #[serde(default)]
     pub waiting: Vec<Planned>,
+    /// What to do next about the other nodes that refuse those that do not fit.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub advice: Vec<Advice>,
     /// How many of `vms` would find a host.
     pub fits: u64,
     /// How many would not.
@@ -93,6 +96,9 @@ pub struct AllocationCandidates {
     /// Nodes that would take it, best first.
     pub candidates: Vec<Candidate>,
     pub refusals: Vec<HostReason>,
+    /// What to do next about these.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub advice: Vec<Advice>,
     pub revision: u64,
 }
 

@@ -7,6 +7,11 @@ use insta::assert_json_snapshot;
 use serde_json::json;
 use uuid::Uuid;
 
+fn advice() -> Advice {
+    let fix = "open it again: `holm node uncordon n2`".to_owned();
+    Advice { by: "ComputeStatus".to_owned(), nodes: vec!["n2".to_owned()], fix }
+}
+
 fn id(n: u128) -> Uuid {
     Uuid::from_u128(0x01a2_2c88_f0f8_7341_ad8a_0000_0000_0000 + n)
 }
@@ -90,6 +95,7 @@ fn vm() -> Vm {
         }),
         excluded: vec![host("start", "out of memory")],
         refusals: vec![host("Capacity", "MEMORY_MB: 80 wanted, 12 free of 900")],
+        advice: vec![advice()],
         reserved_node: None,
         cpus: vec![4, 5],
         pci_devices: vec!["0000:65:00.0".into()],
@@ -299,7 +305,13 @@ fn event_explanation_and_delete() {
         by: None,
         message: None,
         score: Some(1.5),
-        weights: vec![Weight { weigher: "Ram".to_owned(), score: 1.5 }],
+        weights: vec![Weight {
+            weigher: "Ram".to_owned(),
+            score: 1.5,
+            raw: 4096,
+            normalised: 0.75,
+            multiplier: 2.0,
+        }],
     };
     let refuses = HostVerdict {
         node: "n2".to_owned(),
@@ -320,6 +332,7 @@ fn event_explanation_and_delete() {
         hosts: vec![fits, refuses],
         decision: None,
         eviction: Some(Eviction { node: "n1".to_owned(), victims: vec!["batch".to_owned()] }),
+        advice: vec![advice()],
         placements: vec![Planned { vm: "web-1".to_owned(), node: Some("n1".to_owned()) }],
         dry_run: true,
     };
@@ -467,6 +480,7 @@ fn aggregates_groups_policy_quota_and_questions() {
         summary: "all 1 VMs would fit elsewhere".to_owned(),
         vms: vec![moved],
         waiting: vec![Planned { vm: "late".to_owned(), node: None }],
+        advice: vec![],
         fits: 1,
         stranded: 0,
         revision: 9,

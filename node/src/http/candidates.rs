@@ -47,7 +47,8 @@ fn candidates(state: &Model, project: &str, flavor: &Flavor) -> AllocationCandid
     let vm = thought_of(project, flavor);
     let claim = claim_of(&vm.spec);
     let (mut candidates, mut refusals) = (Vec::new(), Vec::new());
-    for host in explanation(state, &vm).hosts {
+    let explained = explanation(state, &vm);
+    for host in explained.hosts {
         match host.score {
             Some(score) => {
                 let (free, count) = room(state, NodeId(host.node_id), &claim);
@@ -66,6 +67,7 @@ fn candidates(state: &Model, project: &str, flavor: &Flavor) -> AllocationCandid
         claim: convert::amounts(&claim),
         candidates,
         refusals,
+        advice: explained.advice,
         revision: state.revision.0,
     }
 }

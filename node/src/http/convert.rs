@@ -88,6 +88,7 @@ pub fn vm(state: &State, vm: &model::vm::Vm) -> api::Vm {
         observed: vm.observed.as_ref().map(observed),
         excluded: hosts(&vm.excluded),
         refusals: hosts(&vm.refusals),
+        advice: Vec::new(),
         cpus: vm.claim.iter().flat_map(|claim| claim.parts.cpus.iter().copied()).collect(),
         pci_devices: vm.claim.iter().flat_map(|claim| claim.parts.devices.iter().cloned()).collect(),
         reserved_node: vm.reserved.as_ref().map(|reserved| node_name(state, reserved.node)),

@@ -6,7 +6,7 @@ use holm_model::vm::Vm;
 use holm_model::{Actor, Command, Entry, Proposal, Reply, State, VmId, apply};
 use holm_sched::{Batch, Policy};
 
-use super::explain::explanation;
+use super::explain::{explanation, none_fits};
 use super::problem::{Failure, Result};
 use super::{convert, n_plus_one};
 use crate::clock;
@@ -50,7 +50,8 @@ pub fn imagine(state: &State, actor: Actor, command: Command) -> Result<State> {
 }
 
 fn summary(explanation: &Explanation) -> String {
-    let fits = explanation.hosts.iter().filter(|host| host.verdict == holm_api::Verdict::Fits);
+    let hosts = &explanation.hosts;
+    let fits = hosts.iter().filter(|host| host.verdict == holm_api::Verdict::Fits);
     let (count, best) = (fits.clone().count(), fits.clone().next());
     let all = explanation.hosts.len();
     match best {
@@ -67,9 +68,9 @@ fn summary(explanation: &Explanation) -> String {
         None => match &explanation.eviction {
             Some(Eviction { node, victims }) => {
                 let victims = victims.join(", ");
-                format!("none of {all} nodes fits: it would evict {victims} from {node}; nothing was created")
+                format!("{}: it would evict {victims} from {node}; nothing was created", none_fits(hosts))
             }
-            None => format!("none of {all} nodes fits: it would wait; nothing was created"),
+            None => format!("{}: it would wait; nothing was created", none_fits(hosts)),
         },
     }
 }

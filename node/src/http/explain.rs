@@ -1,8 +1,11 @@
 //! `/v1/vms/{vm}/explain`: why a VM is where it is, or nowhere. The scheduler's own filters and weighers
 //! answer, so the explanation cannot differ from the decision.
 
+use std::collections::BTreeMap;
+
 use axum::extract::State;
 use holm_api::{Eviction, Explanation, HostVerdict, ReadQuery, Verdict, Weight};
+use holm_model::feasible;
 use holm_model::vm::{Vm, VmStatus};
 use holm_model::{NodeId, State as Model};
 use holm_sched::Policy;
@@ -68,6 +71,7 @@ pub fn explanation(state: &Model, vm: &Vm) -> Explanation {
             node: convert::node_name(state, eviction.node),
             victims: eviction.victims.iter().map(|vm| convert::vm_name(state, *vm)).collect(),
         }),
+        advice: convert::advice(state, &explained.advice),
         placements: Vec::new(),
         dry_run: false,
     }
@@ -98,6 +102,9 @@ fn verdict(vm: &Vm, node: NodeId, name: &str, answered: &Answered) -> HostVerdic
                 .iter()
                 .map(|weight| Weight {
                     weigher: weight.weigher.clone(),
+                    raw: weight.raw,
+                    normalised: weight.normalised_millionths as f64 / 1e6,
+                    multiplier: weight.multiplier_thousandths as f64 / 1e3,
                     // Zero has no sign for people.
                     score: weight.normalised_millionths as f64 / 1e6 * weight.multiplier_thousandths as f64
                         / 1e3
@@ -138,9 +145,18 @@ fn summary(state: &Model, vm: &Vm, best: Option<NodeId>, hosts: &[HostVerdict]) 
         (_, Some(best)) => {
             format!("waiting; {fits} of {all} nodes fit now, {} best", convert::node_name(state, best))
         }
-        (VmStatus::Shutoff, None) => format!("off, and on no node; none of {all} nodes fits now"),
-        (_, None) => format!("waiting: none of {all} nodes fits; {}", hope(state, vm)),
+        (VmStatus::Shutoff, None) => format!("off, and on no node; {}", none_fits(hosts)),
+        (_, None) => format!("waiting: {}; {}", none_fits(hosts), hope(state, vm)),
     }
+}
+
+/// How many nodes each filter refuses.
+pub fn none_fits(hosts: &[HostVerdict]) -> String {
+    let mut counts = BTreeMap::new();
+    for by in hosts.iter().filter_map(|host| host.by.clone()) {
+        *counts.entry(by).or_default() += 1;
+    }
+    feasible::no_node_fits(&counts)
 }
 
 /// What a VM that fits nowhere waits for.

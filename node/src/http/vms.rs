@@ -12,6 +12,7 @@ use utoipa_axum::routes;
 
 use super::answer::Answer;
 use super::convert;
+use super::explain::explanation;
 use super::extract::{Change, Named, NoBody, Query};
 use super::n_plus_one::perform_admitted;
 use super::openapi::{MatchHeader, ProjectHeader, WriteHeaders};
@@ -72,7 +73,12 @@ async fn show(
     Query(query): Query<ReadQuery>,
 ) -> Result<Answer<Vm>> {
     let snapshot = Snapshot::take(&app.raft, query.consistency).await?;
-    let vm = convert::vm(snapshot.state(), find(snapshot.state(), &project, &name)?);
+    let state = snapshot.state();
+    let record = find(state, &project, &name)?;
+    let mut vm = convert::vm(state, record);
+    if record.claim.is_none() && !record.refusals.is_empty() {
+        vm.advice = explanation(state, record).advice;
+    }
     let revision = vm.revision;
     Ok(Answer::read(&snapshot, vm).etag(revision))
 }

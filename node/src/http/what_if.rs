@@ -115,6 +115,7 @@ fn answer(state: &Model, lose: &[NodeId], drain: &[NodeId]) -> WhatIf {
         summary: summary(fits, stranded),
         vms: moved.chain(stuck).collect(),
         waiting: waiting.collect(),
+        advice: convert::advice(state, &foreseen.advice),
         fits,
         stranded,
         revision: state.revision.0,

@@ -26,10 +26,16 @@ impl Filter for NodeSelector {
         let Some(unmet) = selector.iter().find(|requirement| !requirement.holds(labels)) else {
             return Ok(());
         };
-        let (key, operator, values) = (&unmet.key, unmet.operator, unmet.values.join(", "));
+        let (key, values) = (&unmet.key, unmet.values.join(" or "));
         let is = labels.get(key).map_or("the node has none".to_owned(), |label| format!("it is `{label}`"));
-        let wanted =
-            if values.is_empty() { format!("{operator:?}") } else { format!("{operator:?} {values}") };
+        let wanted = match unmet.operator {
+            Operator::In => values,
+            Operator::NotIn => format!("other than {values}"),
+            Operator::Exists => "any value".to_owned(),
+            Operator::DoesNotExist => "none".to_owned(),
+            Operator::Gt => format!("more than {values}"),
+            Operator::Lt => format!("less than {values}"),
+        };
         Err(format!("label `{key}`: {wanted} wanted, {is}"))
     }
 

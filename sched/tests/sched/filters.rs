@@ -285,16 +285,22 @@ fn node_selector_compares_labels_as_kubernetes_does() {
     let none = |label: &str, wanted: &str| no(label, &format!("{wanted} wanted, the node has none"));
     let nvme = |wanted: &str| no("disk", &format!("{wanted} wanted, it is `nvme`"));
     let cases = [
-        ("disk", Operator::In, &["ssd", "nvme"][..], Ok(()), none("disk", "In ssd, nvme")),
-        ("disk", Operator::In, &["ssd"], nvme("In ssd"), none("disk", "In ssd")),
-        ("disk", Operator::NotIn, &["nvme"], nvme("NotIn nvme"), Ok(())),
+        ("disk", Operator::In, &["ssd", "nvme"][..], Ok(()), none("disk", "ssd or nvme")),
+        ("disk", Operator::In, &["ssd"], nvme("ssd"), none("disk", "ssd")),
+        ("disk", Operator::NotIn, &["nvme"], nvme("other than nvme"), Ok(())),
         ("disk", Operator::NotIn, &["ssd"], Ok(()), Ok(())),
-        ("disk", Operator::Exists, &[], Ok(()), none("disk", "Exists")),
-        ("disk", Operator::DoesNotExist, &[], nvme("DoesNotExist"), Ok(())),
-        ("rack", Operator::Gt, &["6"], Ok(()), none("rack", "Gt 6")),
-        ("rack", Operator::Gt, &["7"], no("rack", "Gt 7 wanted, it is `7`"), none("rack", "Gt 7")),
-        ("rack", Operator::Lt, &["10"], Ok(()), none("rack", "Lt 10")),
-        ("disk", Operator::Gt, &["1"], nvme("Gt 1"), none("disk", "Gt 1")),
+        ("disk", Operator::Exists, &[], Ok(()), none("disk", "any value")),
+        ("disk", Operator::DoesNotExist, &[], nvme("none"), Ok(())),
+        ("rack", Operator::Gt, &["6"], Ok(()), none("rack", "more than 6")),
+        (
+            "rack",
+            Operator::Gt,
+            &["7"],
+            no("rack", "more than 7 wanted, it is `7`"),
+            none("rack", "more than 7"),
+        ),
+        ("rack", Operator::Lt, &["10"], Ok(()), none("rack", "less than 10")),
+        ("disk", Operator::Gt, &["1"], nvme("more than 1"), none("disk", "more than 1")),
     ];
     for (key, operator, values, first, second) in cases {
         let values = values.iter().map(|value| (*value).to_owned()).collect();

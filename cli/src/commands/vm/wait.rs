@@ -11,7 +11,7 @@ use crate::client::events::{Events, is_compacted};
 use crate::client::path;
 use crate::commands::Context;
 use crate::error::Error;
-use crate::output::record::vm::{hosts, status};
+use crate::output::record::vm::{hosts, status, what_helps};
 use crate::output::text;
 use crate::progress::Progress;
 
@@ -168,6 +168,9 @@ fn missed(vm: &Vm, why: &str) -> Error {
         for reason in reasons.lines() {
             detail += &format!("\n  {label} {reason}");
         }
+    }
+    for step in what_helps(&vm.advice).lines() {
+        detail += &format!("\n  what helps: {step}");
     }
     let look = match vm.node {
         Some(_) => format!("see `holm vm show {0}` and `holm vm log {0}`", vm.name),

@@ -1,11 +1,43 @@
-//! Why a VM is where it is, as people see it: a sentence, then every host with its verdict.
+//! Why a VM is where it is, as people see it: a sentence, then every host with its verdict, and what would help where it
+//! is refused. Of many hosts, the best are shown one by one and those that refuse by filter; [`InFull`] shows each.
+
+use std::collections::BTreeMap;
 
 use holm_api::{Eviction, Explanation, HostVerdict, Verdict};
+use serde::Serialize;
 
-use super::vm::decision;
-use super::{Record, field, optional};
+use super::vm::{decision, what_helps};
+use super::{Record, field, indented, optional};
 use crate::output::table::{self, Table};
-use crate::output::text::Now;
+use crate::output::text::{self, Now};
+
+/// More hosts than these are not shown one by one.
+const EACH_MAX: usize = 24;
+/// Of so many, those that fit best.
+const BEST_MAX: usize = 10;
+/// Names told of those that refuse.
+const NAMED_MAX: usize = 4;
+
+/// An explanation with each host, however many there are.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+pub struct InFull<'a>(pub &'a Explanation);
+
+impl Record for InFull<'_> {
+    const COLUMNS: &'static [&'static str] = Explanation::COLUMNS;
+
+    fn name(&self) -> String {
+        self.0.name()
+    }
+
+    fn row(&self, now: Now) -> Vec<String> {
+        self.0.row(now)
+    }
+
+    fn detail(&self, now: Now) -> String {
+        detail(self.0, now, &each(&self.0.hosts))
+    }
+}
 
 impl Record for Explanation {
     const COLUMNS: &'static [&'static str] = &["VM", "STATUS", "NODE", "SUMMARY"];
@@ -20,33 +52,77 @@ impl Record for Explanation {
     }
 
     fn detail(&self, now: Now) -> String {
-        let fields = table::fields(&[
-            field("VM", &self.vm),
-            field("Status", status(self)),
-            optional("Node", self.node.as_ref()),
-            field("Summary", &self.summary),
-            optional("Would evict", self.eviction.as_ref().map(eviction)),
-            optional("Last decision", self.decision.as_ref().map(|made| decision(made, now))),
-        ]);
-        let scores: Vec<_> = self.hosts.iter().filter_map(|host| host.score).collect();
-        let equal = scores.len() > 1 && scores.iter().all(|score| score.total_cmp(&scores[0]).is_eq());
-        let mut hosts = Table::new(&["NODE", "VERDICT", "SCORE", "WHY"]);
-        for host in &self.hosts {
-            let score = host.score.map(|score| format!("{score:.3}")).unwrap_or_default();
-            let why =
-                if equal && host.score.is_some() { "all that fit weigh the same".into() } else { why(host) };
-            hosts.row(vec![host.node.clone(), verdict(host.verdict).into(), score, why]);
-        }
-        let mut text = format!("{fields}\n{}", hosts.render());
-        if !self.placements.is_empty() {
-            let mut planned = Table::new(&["VM", "WOULD GO TO"]);
-            for one in &self.placements {
-                planned.row(vec![one.vm.clone(), one.node.clone().unwrap_or_else(|| "nowhere".into())]);
-            }
-            text += &format!("\n{}", planned.render());
-        }
-        text
+        let hosts = if self.hosts.len() > EACH_MAX { grouped(self) } else { each(&self.hosts) };
+        detail(self, now, &hosts)
     }
+}
+
+fn detail(explained: &Explanation, now: Now, hosts: &str) -> String {
+    let fields = table::fields(&[
+        field("VM", &explained.vm),
+        field("Status", status(explained)),
+        optional("Node", explained.node.as_ref()),
+        field("Summary", &explained.summary),
+        optional("Would evict", explained.eviction.as_ref().map(eviction)),
+        optional("Last decision", explained.decision.as_ref().map(|made| decision(made, now))),
+    ]);
+    let mut text = format!("{fields}\n{hosts}");
+    if !explained.advice.is_empty() {
+        text += &format!("\nWhat helps where it is refused:\n{}", indented(&what_helps(&explained.advice)));
+    }
+    if !explained.placements.is_empty() {
+        let mut planned = Table::new(&["VM", "WOULD GO TO"]);
+        for one in &explained.placements {
+            planned.row(vec![one.vm.clone(), one.node.clone().unwrap_or_else(|| "nowhere".into())]);
+        }
+        text += &format!("\n{}", planned.render());
+    }
+    text
+}
+
+/// A host a line.
+fn each(hosts: &[HostVerdict]) -> String {
+    let scores: Vec<_> = hosts.iter().filter_map(|host| host.score).collect();
+    let equal = scores.len() > 1 && scores.iter().all(|score| score.total_cmp(&scores[0]).is_eq());
+    let mut table = Table::new(&["NODE", "VERDICT", "SCORE", "WHY"]);
+    for host in hosts {
+        let score = host.score.map(|score| format!("{score:.3}")).unwrap_or_default();
+        let why =
+            if equal && host.score.is_some() { "all that fit weigh the same".into() } else { why(host) };
+        table.row(vec![host.node.clone(), verdict(host.verdict).into(), score, why]);
+    }
+    table.render()
+}
+
+/// The best of those that fit, and those that refuse, a filter a line.
+fn grouped(explained: &Explanation) -> String {
+    let (refuse, fit): (Vec<_>, Vec<_>) =
+        explained.hosts.iter().cloned().partition(|host| host.verdict == Verdict::Refuses);
+    let mut text = String::new();
+    if !fit.is_empty() {
+        text += &each(&fit[..fit.len().min(BEST_MAX)]);
+    }
+    if let Some(more) = fit.len().checked_sub(BEST_MAX).filter(|more| *more > 0) {
+        text += &format!("and {} more that fit\n", text::count(more, "node"));
+    }
+    let mut filters: BTreeMap<&str, Vec<&HostVerdict>> = BTreeMap::new();
+    for host in &refuse {
+        filters.entry(host.by.as_deref().unwrap_or_default()).or_default().push(host);
+    }
+    let mut filters: Vec<_> = filters.into_iter().collect();
+    filters.sort_by_key(|(_, hosts)| std::cmp::Reverse(hosts.len()));
+    let mut table = Table::new(&["REFUSED BY", "NODES", "WHICH", "WHY, OF THE FIRST"]);
+    for (by, hosts) in filters {
+        let names: Vec<_> = hosts.iter().take(NAMED_MAX).map(|host| host.node.as_str()).collect();
+        let more = if hosts.len() > NAMED_MAX { " …" } else { "" };
+        let why = hosts[0].message.clone().unwrap_or_default();
+        table.row(vec![by.into(), hosts.len().to_string(), format!("{}{more}", names.join(", ")), why]);
+    }
+    if !refuse.is_empty() {
+        text += &format!("{}{}", if text.is_empty() { "" } else { "\n" }, table.render());
+    }
+    let each = if explained.dry_run { "-o json" } else { "--all" };
+    text + &format!("\nEach node by itself: {each}\n")
 }
 
 /// `web, batch from n1`.

@@ -7,9 +7,9 @@ use holm_api::vm::{
     Recovery, RestartPolicy, TaskState, VmFlavor,
 };
 use holm_api::{
-    Bounded, ClusterPolicy, Condition, Decision, DrainPinned, DrainProgress, Fence, Freeze, Hypervisor,
-    HypervisorKind, Inventory, InventoryOverride, LeftVm, LostVm, Maintenance, NextForVm, Node, NodeDrain,
-    NodeRef, Orphan, Role, SchedulerPolicy, Scheduling, Score, Timestamp, Vm, VmStatus,
+    Advice, Bounded, ClusterPolicy, Condition, Decision, DrainPinned, DrainProgress, Fence, Freeze,
+    Hypervisor, HypervisorKind, Inventory, InventoryOverride, LeftVm, LostVm, Maintenance, NextForVm, Node,
+    NodeDrain, NodeRef, Orphan, Role, SchedulerPolicy, Scheduling, Score, Timestamp, Vm, VmStatus,
 };
 use uuid::Uuid;
 
@@ -33,6 +33,23 @@ pub fn real() -> Hypervisor {
 pub fn simulated() -> Hypervisor {
     let reason = "/dev/kvm is missing".into();
     Hypervisor { kind: HypervisorKind::Simulated, version: String::new(), reason }
+}
+
+/// What helps [`building`].
+pub fn advice() -> Vec<Advice> {
+    let one = |by: &str, nodes: &[&str], fix: &str| Advice {
+        by: by.into(),
+        nodes: nodes.iter().map(|node| (*node).to_owned()).collect(),
+        fix: fix.into(),
+    };
+    vec![
+        one(
+            "Capacity",
+            &["n1"],
+            "move or delete VMs (`holm vm list --node n1`), take a smaller flavor, or add a node",
+        ),
+        one("ComputeStatus", &["n2", "n3", "n4", "n5", "n6"], "open it again: `holm node uncordon NODE`"),
+    ]
 }
 
 /// Waits for a host.
@@ -87,6 +104,7 @@ pub fn building() -> Vm {
             refusal("n1", 1, "Capacity", "MEMORY_MB: 528 wanted, 100 free of 4096"),
             refusal("n2", 2, "ComputeStatus", "the node is down"),
         ],
+        advice: advice(),
         reserved_node: None,
         cpus: vec![4, 5],
         pci_devices: vec!["0000:65:00.0".into()],

@@ -2,7 +2,7 @@
 //! last that was known. One on a simulated hypervisor says so.
 
 use holm_api::vm::{HostReason, ObservedState, Power};
-use holm_api::{Decision, Vm};
+use holm_api::{Advice, Decision, Vm};
 
 use super::{Record, field, hypervisor, hypervisor_in_full, optional, project, simulated};
 use crate::output::table;
@@ -86,6 +86,7 @@ impl Record for Vm {
             optional("Decision", self.decision.as_ref().map(|made| decision(made, now))),
             optional("Observed", observed(self, now)),
             field("Refusals", hosts(&self.refusals)),
+            field("What helps", what_helps(&self.advice)),
             field("Host CPUs", numbers(&self.cpus)),
             field("PCI devices", joined(&self.pci_devices)),
             optional("Kept for it", self.reserved_node.as_ref()),
@@ -221,6 +222,19 @@ fn leaving(vm: &Vm, now: Now) -> Option<String> {
 pub fn hosts(reasons: &[HostReason]) -> String {
     let line = |host: &HostReason| format!("{}: {}: {}", host.node, host.by, host.message);
     reasons.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// Names told of nodes; more are counted.
+const NAMED_MAX: usize = 4;
+
+/// A next step a line: `Capacity (n1, n2): move or delete VMs …`.
+pub fn what_helps(advice: &[Advice]) -> String {
+    let nodes = |names: &[String]| match names.len() {
+        ..=NAMED_MAX => names.join(", "),
+        count => text::count(count, "node"),
+    };
+    let line = |advice: &Advice| format!("{} ({}): {}", advice.by, nodes(&advice.nodes), advice.fix);
+    advice.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 fn observed(vm: &Vm, now: Now) -> Option<String> {

@@ -1,10 +1,10 @@
 //! Answers to questions without effect, as people see them: what would become of VMs, whether the cluster could
 //! lose a node, which nodes would take a flavor.
 
-use holm_api::{AllocationCandidates, Move, NPlusOne, NPlusOneVerdict, WhatIf};
+use holm_api::{AllocationCandidates, NPlusOne, NPlusOneVerdict, WhatIf};
 
-use super::vm::hosts;
-use super::{Record, field};
+use super::vm::{hosts, what_helps};
+use super::{Record, field, indented};
 use crate::output::table::{self, Table};
 use crate::output::text::Now;
 
@@ -43,7 +43,10 @@ impl Record for WhatIf {
             text += &format!("\n{}", waiting.render());
         }
         for moved in self.vms.iter().filter(|moved| moved.to.is_none()) {
-            text += &format!("\n{} would fit nowhere:\n{}", moved.vm, indented(moved));
+            text += &format!("\n{} would fit nowhere:\n{}", moved.vm, indented(&hosts(&moved.refusals)));
+        }
+        if !self.advice.is_empty() {
+            text += &format!("\nWhat helps:\n{}", indented(&what_helps(&self.advice)));
         }
         text
     }
@@ -114,10 +117,10 @@ impl Record for AllocationCandidates {
             let why = format!("{}: {}", refusal.by, refusal.message);
             nodes.row(vec![refusal.node.clone(), "0".into(), String::new(), why]);
         }
-        format!("{fields}\n{}", nodes.render())
+        let mut text = format!("{fields}\n{}", nodes.render());
+        if !self.advice.is_empty() {
+            text += &format!("\nWhat helps:\n{}", indented(&what_helps(&self.advice)));
+        }
+        text
     }
-}
-
-fn indented(moved: &Move) -> String {
-    hosts(&moved.refusals).lines().map(|line| format!("  {line}\n")).collect()
 }

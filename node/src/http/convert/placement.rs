@@ -109,6 +109,15 @@ pub fn to_taint(taint: &api::Taint) -> model::scheduling::Taint {
     }
 }
 
+pub fn advice(state: &State, advice: &[holm_sched::Advice]) -> Vec<api::Advice> {
+    let one = |advice: &holm_sched::Advice| api::Advice {
+        by: advice.by.clone(),
+        nodes: advice.nodes.iter().map(|node| node_name(state, *node)).collect(),
+        fix: advice.fix.clone(),
+    };
+    advice.iter().map(one).collect()
+}
+
 pub fn decision(state: &State, decision: &model::vm::Decision) -> api::Decision {
     api::Decision {
         at: timestamp(decision.at),
