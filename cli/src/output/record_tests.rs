@@ -170,6 +170,7 @@ fn waiting() -> Explanation {
         decision: Some(decision()),
         eviction: Some(Eviction { node: "n1".into(), victims: vec!["batch".into()] }),
         advice: advice(),
+        warnings: vec!["it asks for a node near `10.0.0.0/8`, which nobody looks at".into()],
         dry_run: false,
     }
 }

@@ -33,6 +33,9 @@ pub struct Explanation {
     /// Of a dry run with `count`: where each VM would go, in order.
     #[serde(default)]
     pub placements: Vec<Planned>,
+    /// What it asks for and nobody looks at; empty when all is well.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// True when nothing was created: the VM is only thought of.
     #[serde(default)]
     pub dry_run: bool,
@@ -67,17 +70,17 @@ pub struct Planned {
     pub node: Option<String>,
 }
 
-/// The record of a decision. The state at `seen` and the policy of that time give the same again.
+/// The record of the last decision about a VM. The state at `seen` and the policy of that time give the same again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Decision {
     pub at: Timestamp,
-    /// Revision of the entry that placed it.
+    /// Revision of the entry that carried it out.
     pub revision: u64,
     /// Revision of the state the leader decided on.
     pub seen: u64,
     /// Revision of the scheduler policy it decided by.
     pub policy: u64,
-    /// Name of the node.
+    /// Name of the node; null where none fitted.
     pub chosen: Option<String>,
     /// How many nodes passed the filters.
     pub candidates: u32,

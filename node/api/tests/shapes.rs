@@ -333,6 +333,7 @@ fn event_explanation_and_delete() {
         decision: None,
         eviction: Some(Eviction { node: "n1".to_owned(), victims: vec!["batch".to_owned()] }),
         advice: vec![advice()],
+        warnings: vec![],
         placements: vec![Planned { vm: "web-1".to_owned(), node: Some("n1".to_owned()) }],
         dry_run: true,
     };

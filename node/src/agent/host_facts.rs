@@ -8,30 +8,46 @@ use holm_model::node::{HypervisorFacts, HypervisorKind};
 
 use crate::health::Watchdog;
 
-/// CPU flags of `/proc/cpuinfo` and their traits in `os-traits`, as Nova maps them
-/// (`nova/virt/libvirt/utils.py`, `CPU_TRAITS_MAPPING`).
+/// CPU flags of `/proc/cpuinfo` and their traits in `os-traits`: what Nova maps (`nova/virt/libvirt/utils.py`,
+/// `CPU_TRAITS_MAPPING`), and those of `os_traits/hw/cpu/x86` that the kernel shows by a flag of its own. One flag may
+/// have an older trait beside its own.
 const CPU_TRAITS: &[(&str, &str)] = &[
     ("3dnow", "HW_CPU_X86_3DNOW"),
     ("abm", "HW_CPU_X86_ABM"),
     ("aes", "HW_CPU_X86_AESNI"),
     ("avx", "HW_CPU_X86_AVX"),
     ("avx2", "HW_CPU_X86_AVX2"),
+    ("avx512_bitalg", "HW_CPU_X86_AVX512BITALG"),
+    ("avx512_vbmi2", "HW_CPU_X86_AVX512VBMI2"),
+    ("avx512_vnni", "HW_CPU_X86_AVX512VNNI"),
+    ("avx512_vpopcntdq", "HW_CPU_X86_AVX512VPOPCNTDQ"),
     ("avx512bw", "HW_CPU_X86_AVX512BW"),
     ("avx512cd", "HW_CPU_X86_AVX512CD"),
     ("avx512dq", "HW_CPU_X86_AVX512DQ"),
+    ("avx512er", "HW_CPU_X86_AVX512ER"),
     ("avx512f", "HW_CPU_X86_AVX512F"),
     ("avx512ifma", "HW_CPU_X86_AVX512IFMA"),
+    ("avx512pf", "HW_CPU_X86_AVX512PF"),
     ("avx512vbmi", "HW_CPU_X86_AVX512VBMI"),
     ("avx512vl", "HW_CPU_X86_AVX512VL"),
-    ("avx512_vnni", "HW_CPU_X86_AVX512VNNI"),
     ("bmi1", "HW_CPU_X86_BMI"),
     ("bmi2", "HW_CPU_X86_BMI2"),
     ("f16c", "HW_CPU_X86_F16C"),
     ("fma", "HW_CPU_X86_FMA3"),
     ("fma4", "HW_CPU_X86_FMA4"),
+    ("gfni", "HW_CPU_X86_AVX512GFNI"),
+    ("hle", "HW_CPU_X86_TSX"),
+    ("md_clear", "HW_CPU_X86_INTEL_MD_CLEAR"),
     ("mmx", "HW_CPU_X86_MMX"),
+    ("mpx", "HW_CPU_X86_MPX"),
+    ("pcid", "HW_CPU_X86_INTEL_PCID"),
     ("pclmulqdq", "HW_CPU_X86_CLMUL"),
+    ("pdpe1gb", "HW_CPU_X86_PDPE1GB"),
     ("pni", "HW_CPU_X86_SSE3"),
+    ("rtm", "HW_CPU_X86_TSX"),
+    ("sev", "HW_CPU_X86_AMD_SEV"),
+    ("sev_es", "HW_CPU_X86_AMD_SEV_ES"),
+    ("sgx", "HW_CPU_X86_SGX"),
     ("sha_ni", "HW_CPU_X86_SHA"),
     ("sse", "HW_CPU_X86_SSE"),
     ("sse2", "HW_CPU_X86_SSE2"),
@@ -39,9 +55,15 @@ const CPU_TRAITS: &[(&str, &str)] = &[
     ("sse4_2", "HW_CPU_X86_SSE42"),
     ("sse4a", "HW_CPU_X86_SSE4A"),
     ("ssse3", "HW_CPU_X86_SSSE3"),
+    ("stibp", "HW_CPU_X86_STIBP"),
+    ("svm", "HW_CPU_X86_AMD_SVM"),
     ("svm", "HW_CPU_X86_SVM"),
     ("tbm", "HW_CPU_X86_TBM"),
+    ("vaes", "HW_CPU_X86_AVX512VAES"),
+    ("virt_ssbd", "HW_CPU_X86_AMD_VIRT_SSBD"),
+    ("vmx", "HW_CPU_X86_INTEL_VMX"),
     ("vmx", "HW_CPU_X86_VMX"),
+    ("vpclmulqdq", "HW_CPU_X86_AVX512VPCLMULQDQ"),
     ("xop", "HW_CPU_X86_XOP"),
 ];
 
@@ -151,6 +173,25 @@ mod tests {
             ]
         );
         assert_eq!(Cpu::parse(""), Cpu::default());
+    }
+
+    /// Nova's `CPU_TRAITS_MAPPING` has two traits for each of these, and other names of flags than the kernel.
+    #[test]
+    fn a_flag_keeps_its_older_trait_and_the_kernels_names_are_known() {
+        let cases: &[(&str, &[&str])] = &[
+            ("vmx", &["HW_CPU_X86_INTEL_VMX", "HW_CPU_X86_VMX"]),
+            ("svm", &["HW_CPU_X86_AMD_SVM", "HW_CPU_X86_SVM"]),
+            ("hle rtm", &["HW_CPU_X86_TSX"]),
+            ("avx512_vpopcntdq", &["HW_CPU_X86_AVX512VPOPCNTDQ"]),
+            ("sha_ni", &["HW_CPU_X86_SHA"]),
+            ("pni", &["HW_CPU_X86_SSE3"]),
+            ("fpu lm", &[]),
+        ];
+        for (flags, expected) in cases {
+            let cpu = Cpu::parse(&format!("processor\t: 0\nflags\t\t: {flags}\n"));
+            let traits: Vec<_> = cpu.traits.iter().map(String::as_str).collect();
+            assert_eq!(traits, *expected, "{flags}");
+        }
     }
 
     #[test]

@@ -8,8 +8,8 @@ use holm_api::{Eviction, Explanation, HostVerdict, ReadQuery, Verdict, Weight};
 use holm_model::feasible;
 use holm_model::vm::{Vm, VmStatus};
 use holm_model::{NodeId, State as Model};
-use holm_sched::Policy;
 use holm_sched::explain::Verdict as Answered;
+use holm_sched::{Policy, ignored};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -73,6 +73,7 @@ pub fn explanation(state: &Model, vm: &Vm) -> Explanation {
         }),
         advice: convert::advice(state, &explained.advice),
         placements: Vec::new(),
+        warnings: ignored(&state.scheduler, &vm.spec),
         dry_run: false,
     }
 }

@@ -9,6 +9,7 @@ use holm_model::planted::{Plant, planted};
 use holm_model::reply::{Kind, Outcome};
 use holm_model::scheduling::Scheduling;
 use holm_model::{Command, State as Model, VmId, command, limits, vm};
+use holm_sched::ignored;
 use uuid::Uuid;
 
 use super::answer::Answer;
@@ -46,7 +47,11 @@ pub async fn create(
     }
     let build = |state: &Model| to_command(state, &intent.project, &ids, &names, &body);
     let basis = Basis::of_all(named(&body));
-    let (accepted, warnings) = n_plus_one::perform_admitted(&app, &intent, basis, build).await?;
+    let (accepted, mut warnings) = n_plus_one::perform_admitted(&app, &intent, basis, build).await?;
+    // All of a batch ask for the same.
+    let state = &accepted.published.state;
+    let vm = names.iter().find_map(|name| state.find_vm(intent.project.name(), name));
+    warnings.extend(vm.map(|vm| ignored(&state.scheduler, &vm.spec)).unwrap_or_default());
     match &accepted.done.outcome {
         Outcome::Vm(id) => {
             let vm = one(&accepted, *id).ok_or_else(|| Failure::gone(Kind::Vm, &accepted))?;

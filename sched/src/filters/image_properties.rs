@@ -28,6 +28,13 @@ const OPERATORS: [(&str, fn(&i64, &i64) -> bool); 6] =
 #[derive(Clone, Copy, Debug)]
 pub struct ImageProperties;
 
+impl ImageProperties {
+    /// Whether the property is one of those compared here.
+    pub fn reads(property: &str) -> bool {
+        property == VERSION || PROPERTIES.iter().any(|(read, _)| *read == property)
+    }
+}
+
 /// Property, capability and value wanted.
 fn wanted<'a>(request: &Request<'a>) -> impl Iterator<Item = (&'static str, &'static str, &'a str)> {
     let properties = &request.vm.spec.image_properties;

@@ -10,7 +10,7 @@ use holm_model::scheduling::{Effect, Operator, Requirement, Scheduling, Taint, T
 use holm_model::vm::OnNoHost;
 use holm_model::{NodeId, ResourceClass, VmId};
 use holm_sched::request::Placed;
-use holm_sched::{Controller, Facts, Host, Policy, Request, filters};
+use holm_sched::{Controller, Facts, Host, Policy, Request, filters, ignored};
 
 use crate::cluster::{Cluster, HostSize, MEDIUM, SMALL_VM};
 
@@ -65,6 +65,77 @@ fn filters_are_asked_in_the_order_of_the_policy() {
     assert_eq!(by(&cluster), "ComputeStatus");
     cluster.policy(|policy| policy.filters.reverse());
     assert_eq!(by(&cluster), "Capacity");
+}
+
+/// The reader of each is off, and no VM is told so by its absence.
+#[test]
+fn what_nobody_looks_at_is_said() {
+    let mut cluster = Cluster::of(&[MEDIUM]);
+    let zone = "bow".to_owned();
+    let labels = Requirement { key: "disk".into(), operator: Operator::Exists, values: vec![] };
+    let db = cluster.vm(SMALL_VM);
+    let image = cluster.image(2, &[("hw_architecture", "x86_64")]);
+    cluster.aggregate(1, &[1], &[("availability_zone", "bow")]);
+    let asks = |scheduling| move |cluster: &mut Cluster| cluster.vm_like(scheduling);
+    let flavor = |key: &'static str| move |cluster: &mut Cluster| cluster.vm_of(&[(key, "required")]);
+    type Ask = Box<dyn FnOnce(&mut Cluster) -> VmId>;
+    let usual = Scheduling::default;
+    let cases: Vec<(&str, &str, Ask)> = vec![
+        (
+            "AvailabilityZone",
+            "the zone `bow`",
+            Box::new(asks(Scheduling { availability_zone: Some(zone), ..usual() })),
+        ),
+        (
+            "NodeSelector",
+            "labels of its node",
+            Box::new(asks(Scheduling { node_selector: vec![labels], ..usual() })),
+        ),
+        (
+            "SameHost",
+            "the host of other VMs",
+            Box::new(asks(Scheduling { same_host: BTreeSet::from([db]), ..usual() })),
+        ),
+        (
+            "DifferentHost",
+            "another host than other VMs",
+            Box::new(asks(Scheduling { different_host: BTreeSet::from([db]), ..usual() })),
+        ),
+        (
+            "SimpleCidrAffinity",
+            "a node near `10.0.0.0/8`",
+            Box::new(asks(Scheduling { near: Some("10.0.0.0/8".into()), ..usual() })),
+        ),
+        ("ComputeCapabilities", "`capabilities:arch`", Box::new(flavor("capabilities:arch"))),
+        ("Traits", "`trait:CUSTOM_FAST`", Box::new(flavor("trait:CUSTOM_FAST"))),
+        (
+            "AggregateExtraSpecs",
+            "`aggregate_instance_extra_specs:ssd`",
+            Box::new(flavor("aggregate_instance_extra_specs:ssd")),
+        ),
+        (
+            "ImageProperties",
+            "`hw_architecture`",
+            Box::new(move |cluster| cluster.create(SMALL_VM, |vm| vm.image = image)),
+        ),
+    ];
+    for (filter, what, ask) in cases {
+        cluster.policy(|policy| policy.filters = FILTERS.iter().map(|(name, _)| (*name).into()).collect());
+        let vm = ask(&mut cluster);
+        let said = |cluster: &Cluster| ignored(&cluster.state.scheduler, &cluster.record(vm).spec);
+        assert_eq!(said(&cluster), [""; 0], "{filter} is on");
+        cluster.policy(|policy| policy.filters.retain(|on| on != filter));
+        let words = format!(
+            "it asks for {what}, which nobody looks at: the filter {filter} is off; \
+             `holm scheduler set --enable {filter}`"
+        );
+        assert_eq!(said(&cluster), [words]);
+        assert_eq!(
+            ignored(&cluster.state.scheduler, &cluster.record(db).spec),
+            [""; 0],
+            "others ask nothing"
+        );
+    }
 }
 
 fn refused(message: &str) -> Result<(), String> {

@@ -63,6 +63,7 @@ fn detail(explained: &Explanation, now: Now, hosts: &str) -> String {
         field("Status", status(explained)),
         optional("Node", explained.node.as_ref()),
         field("Summary", &explained.summary),
+        field("Warnings", explained.warnings.join("\n")),
         optional("Would evict", explained.eviction.as_ref().map(eviction)),
         optional("Last decision", explained.decision.as_ref().map(|made| decision(made, now))),
     ]);

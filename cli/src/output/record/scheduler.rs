@@ -39,7 +39,10 @@ impl Record for SchedulerPolicy {
             field("Max IO operations per host", self.max_io_ops_per_host),
             field("Isolated images", self.isolated_images.join(", ")),
             field("Isolated nodes", self.isolated_nodes.join(", ")),
-            field("Other images there", if self.restrict_isolated_hosts_to_isolated_images { "no" } else { "yes" }),
+            field(
+                "Other images there",
+                if self.restrict_isolated_hosts_to_isolated_images { "no" } else { "yes" },
+            ),
             field("Host kept after", keeps(self.reserve_after_s)),
             field("N+1", n_plus_one(self.n_plus_one)),
             field("Warnings", self.warnings.join("\n")),
