@@ -142,6 +142,7 @@ fn refused(message: &str) -> Result<(), String> {
     Err(message.into())
 }
 
+/// <https://docs.openstack.org/nova/latest/admin/scheduling.html#computefilter>: hosts that are operational and enabled.
 #[test]
 fn compute_status_wants_a_node_that_is_up_and_enabled() {
     let mut cluster = Cluster::of(&[MEDIUM; 3]);
@@ -152,6 +153,7 @@ fn compute_status_wants_a_node_that_is_up_and_enabled() {
     assert_eq!(verdicts(&cluster, "ComputeStatus", vm), expected);
 }
 
+/// The same page; one that has never reported is not operational.
 #[test]
 fn compute_status_refuses_a_node_that_has_never_reported() {
     let mut cluster = Cluster::of(&[MEDIUM]);
@@ -164,6 +166,7 @@ fn compute_status_refuses_a_node_that_has_never_reported() {
     assert_eq!(verdicts(&cluster, "ComputeStatus", vm), [Ok(()), refused("the node has not reported yet")]);
 }
 
+/// <https://docs.openstack.org/nova/latest/admin/availability-zones.html>, a host named at creation: it or none.
 #[test]
 fn requested_node_allows_the_named_one_only() {
     let mut cluster = Cluster::of(&[MEDIUM; 2]);
@@ -173,6 +176,7 @@ fn requested_node_allows_the_named_one_only() {
     assert_eq!(verdicts(&cluster, "RequestedNode", there), [refused("another node was asked for"), Ok(())]);
 }
 
+/// Nova's `ignore_hosts` of a request that is tried again (`conductor/manager.py`): not where it failed.
 #[test]
 fn excluded_keeps_a_vm_off_the_host_where_it_failed() {
     let mut cluster = Cluster::of(&[MEDIUM; 2]);
@@ -187,6 +191,7 @@ fn excluded_keeps_a_vm_off_the_host_where_it_failed() {
     }
 }
 
+/// <https://docs.openstack.org/placement/latest/user/index.html>: every class of the request must fit.
 #[test]
 fn capacity_counts_every_class_and_the_vmm_overhead() {
     // 1024 MiB and 16 MiB of overhead just fit into 1040.

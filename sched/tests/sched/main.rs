@@ -7,6 +7,7 @@ mod drain;
 mod explain;
 mod fencing;
 mod filters;
+mod filters_facts;
 mod filters_nova;
 mod fixtures;
 mod groups;

@@ -62,8 +62,8 @@ fn varied() -> (Cluster, [VmId; 2]) {
     (cluster, asking)
 }
 
-/// <https://docs.openstack.org/nova/latest/admin/scheduling.html#weights>: "a negative multiplier" turns a weigher
-/// round, and weights lie between 0 and 1 before they are multiplied.
+/// <https://docs.openstack.org/nova/latest/admin/scheduling.html#ramweigher> and the others there: a negative multiplier
+/// turns a weigher round. Weights lie between 0 and 1 before they are multiplied (`normalize` in Nova's `weights.py`).
 #[test]
 fn every_weigher_tells_hosts_apart_within_its_multiplier_and_turns_with_its_sign() {
     let (mut cluster, [with, apart]) = varied();
@@ -84,7 +84,7 @@ fn every_weigher_tells_hosts_apart_within_its_multiplier_and_turns_with_its_sign
     }
 }
 
-/// The same page: where all weigh the same, none is preferred.
+/// `normalize` in Nova's `weights.py`: where all weigh the same, all weigh 0.
 #[test]
 fn every_weigher_gives_equal_hosts_nothing() {
     let mut cluster = Cluster::of(&[MEDIUM; 3]);

@@ -156,6 +156,7 @@ fn hypervisor_version_prefers_the_newer() {
     assert_eq!(raw(&cluster, "HypervisorVersion", vm), [53_000_000, 9_012_001, 0]);
 }
 
+/// Our own: the load a node reports is no weigher of Nova's.
 #[test]
 fn load_counts_against_the_host_and_is_off_by_default() {
     let mut cluster = Cluster::of(&[MEDIUM; 2]);
@@ -192,8 +193,9 @@ fn prefer_no_schedule_counts_untolerated_taints() {
     }
 }
 
-/// <https://docs.openstack.org/nova/latest/admin/scheduling.html#weights>: min–max to 0..1, times the
-/// multiplier, summed; equal weights are 0.
+/// <https://docs.openstack.org/nova/latest/admin/scheduling.html#weights>: normalised weights times multipliers, summed.
+/// How is said by `normalize` in Nova's `weights.py`: from the least to the greatest to 0..1, equal weights are 0. Nova's
+/// RAM, CPU, disk and I/O weighers take 0 for the least (`minval = 0`); here all are taken from the least host.
 #[test]
 fn scores_are_novas_normalisation_times_multipliers() {
     let host = |vcpus, memory_mib| HostSize { vcpus, memory_mib, disk_gib: 10 };
@@ -218,10 +220,10 @@ fn scores_are_novas_normalisation_times_multipliers() {
     assert!(scores(&cluster, vm).iter().all(|(_, score)| *score == 0), "no weigher, no preference");
 }
 
-/// <https://docs.openstack.org/nova/latest/configuration/config.html#filter_scheduler.ram_weight_multiplier>: an
-/// aggregate's value goes before the setting, of several the least. What is no number voids the host's values:
-/// `get_weight_multiplier` in Nova's `scheduler/utils.py`. Nova reads `nan` and `1e3` as floats and knows no bound; here
-/// apply refuses them, and what is stored since before is void or held within the policy's bound.
+/// <https://docs.openstack.org/nova/latest/admin/scheduling.html#ramweigher>: an aggregate's value goes before the
+/// setting, of several the least. What is no number voids the host's values: `get_weight_multiplier` in Nova's
+/// `scheduler/utils.py`. Nova reads `nan` and `1e3` as floats and knows no bound; here apply refuses them, and what is
+/// stored since before is void or held within the policy's bound.
 #[test]
 fn aggregates_override_multipliers_for_their_hosts() {
     let host = |memory_mib| HostSize { vcpus: 8, memory_mib, disk_gib: 10 };
