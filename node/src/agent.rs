@@ -6,6 +6,7 @@ pub mod execute;
 pub mod fence;
 pub mod host_facts;
 pub mod host_parts;
+pub mod host_topology;
 pub mod images;
 pub mod node_report;
 pub mod orphans;

@@ -2,6 +2,7 @@
 //! flags. Unknown keys are refused; every value is checked before anything starts.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::fs::File;
 use std::io::Write;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -161,8 +162,10 @@ impl PciConfig {
             wanted.as_ref().is_none_or(|wanted| wanted.eq_ignore_ascii_case(found))
         };
         let address = self.address.as_ref().is_none_or(|wanted| match wanted.strip_suffix('*') {
-            Some(beginning) => address.starts_with(beginning),
-            None => wanted == address,
+            Some(beginning) => {
+                address.get(..beginning.len()).is_some_and(|found| found.eq_ignore_ascii_case(beginning))
+            }
+            None => wanted.eq_ignore_ascii_case(address),
         });
         address && is(&self.vendor, vendor) && is(&self.product, product)
     }
@@ -187,6 +190,15 @@ impl PciConfig {
             ));
         }
         Ok(())
+    }
+}
+
+impl fmt::Display for PciConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let given = [("vendor", &self.vendor), ("product", &self.product), ("address", &self.address)];
+        let given: Vec<String> =
+            given.iter().filter_map(|(name, value)| Some(format!("{name} {}", value.as_ref()?))).collect();
+        write!(f, "`[[pci]] alias = {:?}` ({})", self.alias, given.join(", "))
     }
 }
 

@@ -35,11 +35,6 @@ pub fn memory_mib() -> io::Result<u64> {
     Ok(kib / 1024)
 }
 
-/// CPUs this process may run on.
-pub fn cpus() -> u32 {
-    std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX))
-}
-
 /// Numbers of the CPUs that are online, whether or not this process may run there.
 pub fn online_cpus() -> io::Result<BTreeSet<u32>> {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/online")?;
@@ -131,9 +126,8 @@ mod tests {
     }
 
     #[test]
-    fn the_host_has_memory_cpus_and_a_boot_id() {
+    fn the_host_has_memory_and_a_boot_id() {
         assert!(memory_mib().expect("memory") > 0);
-        assert!(cpus() > 0);
         assert_eq!(boot_id().expect("boot id"), boot_id().expect("boot id"));
         let space = disk_space(Path::new("/")).expect("disk of /");
         assert!(space.total_bytes >= space.free_bytes);

@@ -1,6 +1,6 @@
 //! What this host offers VMs for themselves, as `holmd.toml` says: CPUs set apart for pinned vCPUs, each with its
 //! NUMA node, and PCI devices under the names VMs ask for them by. Read from sysfs; what is configured and not there
-//! is not offered.
+//! is not offered, and named.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -12,6 +12,7 @@ use holm_model::vm::Vm;
 use holm_vmm::host;
 use holm_vmm::hypervisor::VcpuAffinity;
 
+use super::host_topology::Topology;
 use crate::config::PciConfig;
 
 /// What is set apart.
@@ -21,51 +22,48 @@ pub struct SetApart {
     pub pci: Vec<PciConfig>,
 }
 
+/// What of it is there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    pub offer: Offer,
+    /// What is not, in the words of the configuration.
+    pub missing: Vec<String>,
+}
+
 impl SetApart {
-    /// What of it is there, below `sysfs` (`/sys`).
-    pub fn offer(&self, sysfs: &Path) -> Offer {
-        let nodes = numa_nodes(sysfs);
-        let online = read(&sysfs.join("devices/system/cpu/online")).and_then(|text| host::cpu_list(&text));
-        let online = online.unwrap_or_default();
-        let cpus = self.cpus.iter().filter(|cpu| online.contains(cpu));
-        Offer {
-            cpus: cpus.map(|cpu| (*cpu, nodes.get(cpu).copied().unwrap_or(0))).collect(),
-            devices: self.devices(sysfs),
+    /// What of it is there, on a host of this topology, below `sysfs` (`/sys`).
+    pub fn find(&self, topology: &Topology, sysfs: &Path) -> Found {
+        let mut missing = Vec::new();
+        let is_online = |cpu: &&u32| topology.online.as_ref().is_some_and(|online| online.contains(cpu));
+        let (online, offline): (Vec<&u32>, Vec<&u32>) = self.cpus.iter().partition(is_online);
+        if !offline.is_empty() {
+            let numbers: Vec<String> = offline.into_iter().map(u32::to_string).collect();
+            missing.push(format!("CPU {} of `[cpu] dedicated`", numbers.join(", ")));
         }
+        let cpus = online.into_iter().map(|cpu| (*cpu, topology.numa_node(*cpu))).collect();
+        let devices = self.devices(sysfs, &mut missing);
+        Found { offer: Offer { cpus, devices }, missing }
     }
 
-    fn devices(&self, sysfs: &Path) -> BTreeMap<String, PciDevice> {
+    fn devices(&self, sysfs: &Path, missing: &mut Vec<String>) -> BTreeMap<String, PciDevice> {
         let entries = std::fs::read_dir(sysfs.join("bus/pci/devices"));
         let mut devices = BTreeMap::new();
+        let mut used = BTreeSet::new();
         for entry in entries.into_iter().flatten().flatten() {
             let Ok(address) = entry.file_name().into_string() else { continue };
             let of = |name: &str| read(&entry.path().join(name)).unwrap_or_default();
             let hex = |name: &str| of(name).trim_start_matches("0x").to_owned();
             let (vendor, product) = (hex("vendor"), hex("device"));
-            let Some(config) = self.pci.iter().find(|config| config.matches(&address, &vendor, &product))
-            else {
-                continue;
-            };
+            let first = self.pci.iter().position(|config| config.matches(&address, &vendor, &product));
+            let Some((at, config)) = first.and_then(|at| Some((at, self.pci.get(at)?))) else { continue };
+            used.insert(at);
             let numa_node = of("numa_node").parse().ok();
             devices.insert(address, PciDevice { alias: config.alias.clone(), vendor, product, numa_node });
         }
+        let unused = self.pci.iter().enumerate().filter(|(at, _)| !used.contains(at));
+        missing.extend(unused.map(|(_, config)| format!("a device for {config}")));
         devices
     }
-}
-
-/// NUMA node by CPU.
-fn numa_nodes(sysfs: &Path) -> BTreeMap<u32, u32> {
-    let entries = std::fs::read_dir(sysfs.join("devices/system/node"));
-    let mut nodes = BTreeMap::new();
-    for entry in entries.into_iter().flatten().flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let Some(node) = name.strip_prefix("node").and_then(|number| number.parse::<u32>().ok()) else {
-            continue;
-        };
-        let cpus = read(&entry.path().join("cpulist")).and_then(|text| host::cpu_list(&text));
-        nodes.extend(cpus.into_iter().flatten().map(|cpu| (cpu, node)));
-    }
-    nodes
 }
 
 fn read(path: &Path) -> Option<String> {
@@ -122,11 +120,45 @@ mod tests {
         let nic = PciConfig { alias: "nic".into(), address: Some("0000:02:*".into()), ..gpu.clone() };
         let nic = PciConfig { vendor: None, ..nic };
         let set_apart = SetApart { cpus: [2, 3, 5, 7].into(), pci: vec![gpu, nic] };
-        let offer = set_apart.offer(root);
+        let topology = Topology::of_sysfs(root);
+        let Found { offer, missing } = set_apart.find(&topology, root);
+        assert_eq!(missing, ["CPU 7 of `[cpu] dedicated`"]);
         assert_eq!(offer.cpus, [(2, 0), (3, 0), (5, 1)].into(), "CPU 7 is not online");
         let found: Vec<_> =
             offer.devices.iter().map(|(a, d)| (a.as_str(), d.alias.as_str(), d.numa_node)).collect();
         assert_eq!(found, [("0000:01:00.0", "gpu", Some(1)), ("0000:02:00.0", "nic", None)]);
-        assert_eq!(SetApart::default().offer(root), Offer::default());
+        assert_eq!(SetApart::default().find(&topology, root), Found::default());
+    }
+
+    #[test]
+    fn what_is_configured_and_not_there_is_named() {
+        let sysfs = tempfile::tempdir().unwrap();
+        let root = sysfs.path();
+        write(root, "devices/system/cpu/online", "0-3\n");
+        write(root, "bus/pci/devices/0000:0a:00.0/vendor", "0x10de\n");
+        let of = |alias: &str, address: &str| PciConfig {
+            alias: alias.into(),
+            vendor: None,
+            product: None,
+            address: Some(address.into()),
+        };
+        let absent =
+            PciConfig { vendor: Some("1af4".into()), product: Some("1041".into()), ..of("net", "0000:0B:*") };
+        // The last means what the first has taken already.
+        let pci = vec![of("gpu", "0000:0A:00.0"), absent, of("again", "0000:0a:*")];
+        let found = SetApart { cpus: [2, 4, 5].into(), pci }.find(&Topology::of_sysfs(root), root);
+        assert_eq!(
+            found.offer.devices.keys().collect::<Vec<_>>(),
+            ["0000:0a:00.0"],
+            "addresses have no case"
+        );
+        assert_eq!(
+            found.missing,
+            [
+                "CPU 4, 5 of `[cpu] dedicated`",
+                "a device for `[[pci]] alias = \"net\"` (vendor 1af4, product 1041, address 0000:0B:*)",
+                "a device for `[[pci]] alias = \"again\"` (address 0000:0a:*)",
+            ]
+        );
     }
 }

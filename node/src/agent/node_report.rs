@@ -8,14 +8,15 @@ use std::time::{Duration, Instant};
 use holm_model::command::{Command, ReportNode};
 use holm_model::condition::CLONE_QUIET_MS;
 use holm_model::node::{HypervisorFacts, NodeReport};
-use holm_model::parts::PCPU;
+use holm_model::parts::{Offer, PCPU};
 use holm_model::reply::Done;
 use holm_model::{BootId, Inventory, Outcome, Reply, ResourceClass};
 use holm_vmm::host;
 use tokio_util::sync::CancellationToken;
 
 use super::host_facts::{self, Cpu};
-use super::host_parts::SetApart;
+use super::host_parts::{Found, SetApart};
+use super::host_topology::Topology;
 use super::report::propose;
 use crate::app::Shared;
 use crate::clock;
@@ -31,6 +32,8 @@ const ANEW: Duration = Duration::from_secs(20);
 /// Disk kept for the log and what else the daemon writes.
 const DISK_RESERVE_GIB: u64 = 10;
 const GIB: u64 = 1 << 30;
+/// Where the kernel tells of the host.
+const SYSFS: &str = "/sys";
 
 /// What does not change while the daemon runs.
 #[derive(Clone, Debug)]
@@ -119,37 +122,49 @@ async fn look(
     let recorded = known.state.nodes.get(&app.raft.node_id()).and_then(|node| node.report.as_ref());
     let last = last.or(recorded);
     let status = app.raft.status().borrow().clone();
+    let topology = Topology::read(Path::new(SYSFS));
+    let Found { offer, missing } = here.set_apart.find(&topology, Path::new(SYSFS));
     let host = looker.look(&status, &facts, &known.state, app.raft.node_id()).await;
+    let host = Facts { missing_parts: missing, ..host };
     let before = last.map(|report| report.conditions.clone()).unwrap_or_default();
     let found = health::judge(&host, &before.keys().map(String::as_str).collect());
-    let cpus = u64::from(host::cpus());
-    let offer = here.set_apart.offer(Path::new("/sys"));
-    let dedicated = offer.cpus.len() as u64;
-    let mut inventory = inventory(here.ratios, amounts(&host, cpus.saturating_sub(dedicated)), last);
-    if dedicated > 0 {
+    let mut inventory = inventory(here.ratios, amounts(&host, shared_cpus(&topology, &offer)), last);
+    if !offer.cpus.is_empty() {
+        let dedicated = offer.cpus.len() as u64;
         inventory.insert(ResourceClass::Custom(PCPU.to_owned()), Inventory::of(dedicated));
     }
+    let mut capabilities =
+        host_facts::capabilities(&here.cpu, &facts, here.firmware.as_deref(), host.watchdog);
+    capabilities.extend(topology.capabilities());
+    let reported_load = last.map_or(0, |last| last.load_thousandths);
     NodeReport {
         boot_id: here.boot_id,
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        capabilities: host_facts::capabilities(&here.cpu, &facts, here.firmware.as_deref(), host.watchdog),
+        capabilities,
         hypervisor: facts,
         inventory,
         offer,
         conditions: health::conditions(found, &before, clock::now()),
         traits: here.cpu.traits.clone(),
-        load_thousandths: host_facts::load_thousandths(cpus, last.map_or(0, |last| last.load_thousandths)),
+        load_thousandths: host_facts::load_thousandths(topology.cpus().unwrap_or(1), reported_load),
         orphans: app.orphans.to_report(),
     }
 }
 
+/// CPUs that VMs share: those online that are not set apart. Which of them this process may use itself says nothing:
+/// the usual way to keep it off the others is to bind it.
+fn shared_cpus(topology: &Topology, offer: &Offer) -> Option<u64> {
+    let online = topology.online.as_ref()?;
+    Some(online.iter().filter(|cpu| !offer.cpus.contains_key(cpu)).count() as u64)
+}
+
 /// What the host has and what of it is kept; nothing for a class that cannot be told at present.
-fn amounts(facts: &Facts, cpus: u64) -> [(ResourceClass, Option<(u64, u64)>); 3] {
+fn amounts(facts: &Facts, cpus: Option<u64>) -> [(ResourceClass, Option<(u64, u64)>); 3] {
     let memory = host::memory_mib().map(|mib| (mib, (mib / 20).max(1024)));
     let disk =
         facts.amount.map(|disk| (disk.total_bytes / GIB, DISK_RESERVE_GIB + disk.images_bytes.div_ceil(GIB)));
     [
-        (ResourceClass::Vcpu, Some((cpus, 0))),
+        (ResourceClass::Vcpu, cpus.map(|cpus| (cpus, 0))),
         (ResourceClass::MemoryMb, memory.ok()),
         (ResourceClass::DiskGb, disk),
     ]
@@ -183,4 +198,47 @@ fn inventory(
 /// The VM directory below a data directory.
 pub fn vm_dir(data_dir: &Path) -> PathBuf {
     data_dir.join("vms")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpus_set_apart_are_taken_off_those_of_the_host_once() {
+        let topology = |online: Option<&str>| Topology {
+            online: online.and_then(host::cpu_list),
+            ..Topology::default()
+        };
+        let offer =
+            |cpus: &[u32]| Offer { cpus: cpus.iter().map(|cpu| (*cpu, 0)).collect(), ..Offer::default() };
+        for (online, dedicated, expected) in [
+            (Some("0-7"), &[2, 3, 4, 5, 6, 7][..], Some(2)),
+            (Some("0-7"), &[], Some(8)),
+            (Some("0-3,8-9"), &[8, 9], Some(4)),
+            (Some("0-1"), &[0, 1], Some(0)),
+            (None, &[], None),
+        ] {
+            assert_eq!(
+                shared_cpus(&topology(online), &offer(dedicated)),
+                expected,
+                "{online:?} {dedicated:?}"
+            );
+        }
+    }
+
+    /// A daemon bound to the CPUs that are not set apart, as `CPUAffinity=` of its unit does it.
+    #[test]
+    fn a_daemon_bound_to_one_cpu_answers_for_the_whole_host() {
+        let first = *host::online_cpus().expect("CPUs").first().expect("one");
+        let mut one = nix::sched::CpuSet::new();
+        one.set(usize::try_from(first).expect("small")).expect("a CPU");
+        let bound = std::thread::spawn(move || {
+            nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &one).expect("it may be bound");
+            (std::thread::available_parallelism().expect("one").get(), Topology::read(Path::new(SYSFS)))
+        });
+        let (usable, topology) = bound.join().expect("it ends");
+        assert_eq!(usable, 1);
+        assert_eq!(topology.online, host::online_cpus().ok());
+    }
 }

@@ -21,6 +21,8 @@ pub struct Facts {
     pub binaries: Binaries,
     /// The watchdog that is fed on this host, if one is.
     pub watchdog: Option<Watchdog>,
+    /// Parts that the configuration offers VMs and the host does not have.
+    pub missing_parts: Vec<String>,
 }
 
 /// A file system.

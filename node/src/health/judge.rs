@@ -22,6 +22,7 @@ pub const NIC_DOWN: &str = "NicDown";
 pub const VMM_SLOW: &str = "VmmSlow";
 pub const BINARY_REPLACED: &str = "BinaryReplaced";
 pub const WATCHDOG_UNFIT: &str = "WatchdogUnfit";
+pub const PARTS_MISSING: &str = "PartsMissing";
 
 /// A disk with less room than this is full: the log keeps the rest (`holm_raft`'s reserve file is taken from it).
 const FULL_BYTES: u64 = 64 << 20;
@@ -77,6 +78,14 @@ pub fn judge(facts: &Facts, before: &BTreeSet<&str>) -> BTreeMap<&'static str, S
     }
     if let Some(watchdog) = facts.watchdog {
         found.watchdog(watchdog);
+    }
+    if !facts.missing_parts.is_empty() {
+        let message = format!(
+            "the configuration offers what is not there, and no VM gets it: {}; mend the host, or take it out of \
+             holmd.toml and restart holmd",
+            facts.missing_parts.join("; ")
+        );
+        found.add(PARTS_MISSING, message);
     }
     found.conditions
 }

@@ -190,3 +190,18 @@ fn a_watchdog_is_faster_than_the_margin_or_is_told() {
     assert!(idle[WATCHDOG_UNFIT].contains("resets nothing"), "{idle:?}");
     assert!(!REFUSING.contains(&WATCHDOG_UNFIT), "leases hold without it");
 }
+
+#[test]
+fn parts_that_are_configured_and_not_there_are_named_with_the_fix() {
+    let missing_parts = vec!["CPU 7 of `[cpu] dedicated`".to_owned(), "a device for `gpu`".to_owned()];
+    let facts = Facts { missing_parts, ..healthy() };
+    let found = judge(&facts, &BTreeSet::new());
+    assert_eq!(
+        found.get(PARTS_MISSING).map(String::as_str),
+        Some(
+            "the configuration offers what is not there, and no VM gets it: CPU 7 of `[cpu] dedicated`; a device \
+             for `gpu`; mend the host, or take it out of holmd.toml and restart holmd"
+        )
+    );
+    assert!(!REFUSING.contains(&PARTS_MISSING), "VMs that ask for none of it are welcome");
+}

@@ -109,6 +109,7 @@ impl Looker {
             vmms: vmms(state, me),
             binaries,
             watchdog: watchdog(&self.places.run_dir, state.policy.margin_ms),
+            missing_parts: Vec::new(),
         }
     }
 }
