@@ -110,6 +110,46 @@ async fn a_quota_is_refused_with_its_numbers_and_a_batch_takes_what_there_is() {
     daemon.post("/v1/vms", vm("more", json!({}))).await.expect(202);
 }
 
+/// Two of five are over the quota, and for one of the rest there is no room: said beforehand, and so it comes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dry_run_of_a_batch_says_of_each_what_then_becomes_of_it() {
+    let daemon = furnished().await;
+    daemon.put("/v1/quotas/default", json!({"limits": {"VMS": 3}})).await.expect(200);
+    let room = json!({"inventory": {"VCPU": {"total": 2, "reserved": 0, "allocation_ratio": 1}}});
+    daemon.patch("/v1/nodes/n1", room).await.expect(200);
+
+    let body = vm("web", json!({"count": 5}));
+    let dry = daemon.post("/v1/vms?dry_run=true", body.clone()).await.expect(200).json;
+    let why = "no node fits it (1 × Capacity)";
+    let planned = json!([
+        {"vm": "web-1", "node": "n1"}, {"vm": "web-2", "node": "n1"}, {"vm": "web-3", "node": null, "why": why},
+    ]);
+    assert_eq!(dry["placements"], planned);
+    let summary = dry["summary"].as_str().unwrap_or_default();
+    assert!(
+        summary.starts_with("2 of 5 VMs would be placed now;")
+            && summary.contains("1 would wait, `web-3` since no node fits it")
+            && summary.contains("2 would not be created, `web-4` since the quota of project"),
+        "{summary}"
+    );
+    let atomic = daemon.post("/v1/vms?dry_run=true", vm("web", json!({"count": 5, "atomic": true}))).await;
+    assert_eq!(atomic.expect(409).json["code"], "quota_exceeded", "all or none");
+    assert_eq!(daemon.get("/v1/vms").await.json["items"], json!([]));
+
+    let made = daemon.post("/v1/vms", body).await.expect(202).json;
+    assert_eq!(made["refused"], dry["refused"]);
+    for planned in dry["placements"].as_array().into_iter().flatten() {
+        let name = planned["vm"].as_str().unwrap_or_default().to_owned();
+        daemon
+            .until(&format!("{name} is where it was said, or waits"), async |daemon| {
+                let vm = daemon.get(&format!("/v1/vms/{name}")).await.json;
+                let waits = planned["node"].is_null() && vm["fault"]["message"] == planned["why"];
+                (vm["node"] == planned["node"] && (waits || !planned["node"].is_null())).then_some(())
+            })
+            .await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dry_run_explains_and_creates_nothing() {
     let daemon = furnished().await;
@@ -117,6 +157,7 @@ async fn a_dry_run_explains_and_creates_nothing() {
     let fits = daemon.post("/v1/vms?dry_run=true", vm("a", json!({"count": 2}))).await.expect(200).json;
     assert_eq!((fits["dry_run"].clone(), fits["hosts"][0]["verdict"].clone()), (json!(true), json!("fits")));
     assert_eq!(fits["placements"], json!([{"vm": "a-1", "node": "n1"}, {"vm": "a-2", "node": "n1"}]));
+    assert_eq!((fits.get("refused"), fits.get("warnings")), (None, None));
     assert_eq!(daemon.get("/v1/vms").await.json["items"], json!([]));
     assert_eq!(daemon.get("/v1/vms").await.json["revision"], revision);
 

@@ -43,8 +43,9 @@ pub struct Data {
 )]
 pub struct UnknownEntry {
     found: u32,
+    /// None: it may be readable, but what a later version means by it is not known here.
     #[source]
-    source: rmp_serde::decode::Error,
+    source: Option<rmp_serde::decode::Error>,
 }
 
 impl Data {
@@ -54,13 +55,25 @@ impl Data {
         Self { version: CLUSTER_VERSION, body: body.into() }
     }
 
+    /// Reads like one of this version: a later binary may have added a field to it, which serde would skip.
     #[cfg(feature = "planted-faults")]
     pub(crate) fn of_the_future() -> Self {
-        Self { version: CLUSTER_VERSION + 1, body: Bytes::from_static(b"\xa5later") }
+        let actor = holm_model::Actor { name: "test".into(), project: "default".into() };
+        let command =
+            holm_model::Command::SetFreeze(holm_model::command::SetFreeze { for_ms: None, reason: None });
+        let proposal = holm_model::Proposal { key: None, seen: Default::default(), actor, command };
+        let entry = holm_model::Entry { at: Default::default(), proposal };
+        Self { version: CLUSTER_VERSION + 1, ..Self::encode(&entry) }
     }
 
+    /// # Errors
+    /// When this binary does not know all of what it says.
     pub(crate) fn decode(&self) -> Result<holm_model::Entry, UnknownEntry> {
-        rmp_serde::from_slice(&self.body).map_err(|source| UnknownEntry { found: self.version, source })
+        let unknown = |source| UnknownEntry { found: self.version, source };
+        if self.version > CLUSTER_VERSION {
+            return Err(unknown(None));
+        }
+        rmp_serde::from_slice(&self.body).map_err(|source| unknown(Some(source)))
     }
 
     pub(crate) fn len(&self) -> usize {

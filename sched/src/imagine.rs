@@ -1,6 +1,8 @@
 //! Copies of the state in which VMs are elsewhere: what predictions are made on. They hold as far as decisions
 //! read: claims, where VMs are, who waits. They are never applied to and never leave this crate.
 
+use std::collections::BTreeMap;
+
 use holm_model::feasible::{claim_of, parts_for};
 use holm_model::node::Node;
 use holm_model::parts::Parts;
@@ -55,16 +57,20 @@ pub fn fulfil(state: &mut State) {
     }
 }
 
-/// Gives hosts to the waiting VMs that find one, as decisions to come would.
-pub fn settle(state: &mut State) {
+/// Gives hosts to the waiting VMs that find one, as decisions to come would, and says which.
+pub fn settle(state: &mut State) -> BTreeMap<VmId, NodeId> {
     let policy = Policy::of(&state.scheduler);
+    let mut placed = BTreeMap::new();
     loop {
         let before = state.clone();
         let placements = queue::run(&before, &policy, &Default::default()).placements;
         if placements.is_empty() {
-            return;
+            return placed;
         }
-        placements.iter().for_each(|placement| place(state, placement.vm, placement.node));
+        for placement in placements {
+            place(state, placement.vm, placement.node);
+            placed.insert(placement.vm, placement.node);
+        }
     }
 }
 

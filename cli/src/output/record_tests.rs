@@ -3,8 +3,8 @@
 use holm_api::{
     Aggregate, AllocationCandidates, AvailabilityZone, Candidate, Cluster, Deleted, Event, EventKind,
     Eviction, Explanation, Flavor, Freeze, GroupMember, GroupPolicy, HostVerdict, Image, ImageKind, Member,
-    Move, NPlusOneVerdict, Node, NodeLoss, Planned, PlannedMove, Project, Quota, QuotaClass, Rebalance, Role,
-    ServerGroup, Staying, Verdict, VmStatus, Volume, VolumeLock, Weight, WhatIf,
+    Move, NPlusOneVerdict, Node, NodeLoss, Planned, PlannedMove, Project, Quota, QuotaClass, Rebalance,
+    RefusedVm, Role, ServerGroup, Staying, Verdict, VmStatus, Volume, VolumeLock, Weight, WhatIf,
 };
 
 use super::fixtures::*;
@@ -167,6 +167,7 @@ fn waiting() -> Explanation {
         summary: "1 of 2 nodes would take it; it is placed with the next decision".into(),
         hosts: vec![],
         placements: vec![],
+        refused: vec![],
         decision: Some(decision()),
         eviction: Some(Eviction { node: "n1".into(), victims: vec!["batch".into()] }),
         advice: advice(),
@@ -198,10 +199,20 @@ fn explanations() {
         host("n2", 2, Verdict::Refuses, Some("ComputeStatus"), Some("the node is down"), None),
     ];
     let explanation = Explanation { hosts, ..waiting() };
-    let planned = |vm: &str, node: Option<&str>| Planned { vm: vm.into(), node: node.map(Into::into) };
+    let planned = |vm: &str, node: Option<&str>| Planned {
+        vm: vm.into(),
+        node: node.map(Into::into),
+        why: node.is_none().then(|| "no node fits it (1 × Capacity, 1 × ComputeStatus)".into()),
+    };
     let dry = Explanation {
         decision: None,
         placements: vec![planned("web-1", Some("n1")), planned("web-2", None)],
+        refused: vec![RefusedVm {
+            name: "web-3".into(),
+            code: holm_api::Code::QuotaExceeded,
+            detail: "the quota of project `default` would be exceeded: VMS: 1 more wanted, 2 of 2 in use"
+                .into(),
+        }],
         dry_run: true,
         ..explanation.clone()
     };
@@ -336,7 +347,7 @@ fn what_ifs() {
         drain: vec![],
         summary: "1 of 2 VMs would fit nowhere".into(),
         vms: vec![moved("web", Some("n2")), moved("db", None)],
-        waiting: vec![Planned { vm: "late".into(), node: None }],
+        waiting: vec![Planned { vm: "late".into(), node: None, why: None }],
         advice: advice(),
         fits: 1,
         stranded: 1,

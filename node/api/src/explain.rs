@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::time::Timestamp;
-use crate::vm::{TaskState, VmStatus};
+use crate::vm::{RefusedVm, TaskState, VmStatus};
 
 /// The placement of one VM, explained.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -30,10 +30,15 @@ pub struct Explanation {
     /// What to do next about the nodes that refuse it, what concerns most nodes first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub advice: Vec<Advice>,
-    /// Of a dry run with `count`: where each VM would go, in order.
+    /// Of a dry run with `count`: where each VM would go, in order. Of equally good nodes it is one: which, the VM's id
+    /// draws, and the one that is created has another.
     #[serde(default)]
     pub placements: Vec<Planned>,
-    /// What it asks for and nobody looks at; empty when all is well.
+    /// Of a dry run with `count`: VMs that would not be created, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<RefusedVm>,
+    /// What it asks for and nobody looks at; of a dry run, also what the operator should know of the cluster with these
+    /// VMs. Empty when all is well.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
     /// True when nothing was created: the VM is only thought of.
@@ -68,6 +73,9 @@ pub struct Planned {
     pub vm: String,
     /// Null when no host would be left for it.
     pub node: Option<String>,
+    /// Why none would be, in numbers: how many nodes each filter refuses once the others have theirs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
 }
 
 /// The record of the last decision about a VM. The state at `seen` and the policy of that time give the same again.

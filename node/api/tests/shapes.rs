@@ -333,8 +333,9 @@ fn event_explanation_and_delete() {
         decision: None,
         eviction: Some(Eviction { node: "n1".to_owned(), victims: vec!["batch".to_owned()] }),
         advice: vec![advice()],
-        warnings: vec![],
-        placements: vec![Planned { vm: "web-1".to_owned(), node: Some("n1".to_owned()) }],
+        placements: vec![Planned { vm: "web-1".to_owned(), node: Some("n1".to_owned()), why: None }],
+        refused: Vec::new(),
+        warnings: Vec::new(),
         dry_run: true,
     };
     let deleted = Deleted { id: id(1).to_string(), name: Some("web".to_owned()), revision: 12 };
@@ -480,7 +481,7 @@ fn aggregates_groups_policy_quota_and_questions() {
         drain: vec![],
         summary: "all 1 VMs would fit elsewhere".to_owned(),
         vms: vec![moved],
-        waiting: vec![Planned { vm: "late".to_owned(), node: None }],
+        waiting: vec![Planned { vm: "late".to_owned(), node: None, why: None }],
         advice: vec![],
         fits: 1,
         stranded: 0,

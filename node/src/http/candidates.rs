@@ -88,7 +88,8 @@ fn room(state: &Model, node: NodeId, claim: &Resources) -> (std::collections::BT
 /// A VM that only the question knows.
 fn thought_of(project: &str, flavor: &Flavor) -> Vm {
     Vm {
-        id: VmId(Uuid::nil()),
+        // The last in the queue: what is kept for others is not offered.
+        id: VmId(Uuid::max()),
         project: project.to_owned(),
         name: "candidate".to_owned(),
         spec: VmSpec {
@@ -119,7 +120,7 @@ fn thought_of(project: &str, flavor: &Flavor) -> Vm {
         decision: None,
         waiting_since: None,
         recovery: Default::default(),
-        created_at: Timestamp(0),
+        created_at: Timestamp(u64::MAX),
         updated_at: Timestamp(0),
         revision: Default::default(),
     }

@@ -57,7 +57,7 @@ async fn drain(
     };
     if query.dry_run {
         let snapshot = Snapshot::take(&app.raft, holm_api::Consistency::Linearizable).await?;
-        let imagined = imagine(snapshot.state(), intent.actor(), build(snapshot.state())?)?;
+        let (imagined, _) = imagine(snapshot.state(), intent.actor(), build(snapshot.state())?)?;
         let foreseen = progress(&imagined, find(&imagined, &name.0)?)?;
         let foreseen = DrainProgress { since: None, dry_run: true, ..foreseen };
         return Ok(Answer::read(&snapshot, foreseen).into_response());

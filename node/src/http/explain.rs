@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use axum::extract::State;
-use holm_api::{Eviction, Explanation, HostVerdict, ReadQuery, Verdict, Weight};
+use holm_api::{Explanation, HostVerdict, ReadQuery, Verdict, Weight};
 use holm_model::feasible;
 use holm_model::vm::{Vm, VmStatus};
 use holm_model::{NodeId, State as Model};
@@ -67,12 +67,10 @@ pub fn explanation(state: &Model, vm: &Vm) -> Explanation {
         summary: summary(state, vm, explained.best, &hosts),
         hosts,
         decision: vm.decision.as_ref().map(|made| convert::decision(state, made)),
-        eviction: explained.eviction.as_ref().map(|eviction| Eviction {
-            node: convert::node_name(state, eviction.node),
-            victims: eviction.victims.iter().map(|vm| convert::vm_name(state, *vm)).collect(),
-        }),
+        eviction: explained.eviction.as_ref().map(|eviction| convert::eviction(state, eviction)),
         advice: convert::advice(state, &explained.advice),
         placements: Vec::new(),
+        refused: Vec::new(),
         warnings: ignored(&state.scheduler, &vm.spec),
         dry_run: false,
     }

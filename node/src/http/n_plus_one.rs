@@ -156,21 +156,25 @@ async fn judge(
         NPlusOne::Refuse if !sentences.is_empty() => Err(refusal(&sentences)),
         NPlusOne::Warn | NPlusOne::Refuse => {
             let judged = sentences.is_empty().then_some(command);
-            Ok(Judgement { judged, warnings: sentences.iter().map(|of| format!("N+1: {of}")).collect() })
+            Ok(Judgement { judged, warnings: warned(sentences) })
         }
     }
 }
 
-/// What a policy that refuses says to a command that is only thought of.
+/// What the policy says to a command that is only thought of: what it warns of.
 ///
 /// # Errors
 /// `n_plus_one`, as for the write itself.
-pub fn refuse(state: &Model, actor: &Actor, command: &Command) -> Result<()> {
-    if state.scheduler.n_plus_one != NPlusOne::Refuse || !brings_failover(state, command) {
-        return Ok(());
+pub fn judge_imagined(state: &Model, actor: &Actor, command: &Command) -> Result<Vec<String>> {
+    let policy = state.scheduler.n_plus_one;
+    if policy == NPlusOne::Off || !brings_failover(state, command) {
+        return Ok(Vec::new());
     }
     let sentences = without_room(state, actor, command);
-    if sentences.is_empty() { Ok(()) } else { Err(refusal(&sentences)) }
+    if policy == NPlusOne::Refuse && !sentences.is_empty() {
+        return Err(refusal(&sentences));
+    }
+    Ok(warned(sentences))
 }
 
 /// What would no longer hold with a command of [`admitted_at`]; nothing where apply itself refuses it, which it does
@@ -230,7 +234,11 @@ pub async fn warnings(published: Arc<Published>) -> Result<Vec<String>> {
     }
     let sentences =
         think(move || holm_sched::n_plus_one(&published.state).sentences(&published.state)).await?;
-    Ok(sentences.into_iter().map(|sentence| format!("N+1: {sentence}")).collect())
+    Ok(warned(sentences))
+}
+
+fn warned(sentences: Vec<String>) -> Vec<String> {
+    sentences.into_iter().map(|sentence| format!("N+1: {sentence}")).collect()
 }
 
 /// Thinking about many VMs takes a while: not on a thread that serves others.

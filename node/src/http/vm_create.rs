@@ -41,7 +41,7 @@ pub async fn create(
         let snapshot = Snapshot::take(&app.raft, holm_api::Consistency::Linearizable).await?;
         let command = to_command(snapshot.state(), &intent.project, &ids, &names, &body)?;
         let (published, actor) = (snapshot.published(), intent.actor());
-        let explained = move || dry_run::explain(&published.state, actor, command, &ids);
+        let explained = move || dry_run::explain(&published.state, actor, command, &ids, &names);
         let explanation = n_plus_one::think(explained).await??;
         return Ok(Answer::read(&snapshot, explanation).into_response());
     }
@@ -231,19 +231,18 @@ fn many(
 ) -> CreatedVms {
     let mut ids: Vec<VmId> = created.iter().copied().chain(refused.iter().map(|(id, _)| *id)).collect();
     ids.sort();
-    let name = |id: &VmId| ids.binary_search(id).ok().and_then(|at| names.get(at)).cloned();
-    let refusal = |(id, reason): &(VmId, holm_model::Reason)| {
-        let failure = Failure::from(reason.clone());
-        RefusedVm {
-            name: name(id).unwrap_or_else(|| id.to_string()),
-            code: failure.code,
-            detail: failure.detail,
-        }
-    };
+    let name = |id: &VmId| ids.binary_search(id).ok().and_then(|at| names.get(at));
     CreatedVms {
         items: created.iter().filter_map(|id| one(accepted, *id)).collect(),
-        refused: refused.iter().map(refusal).collect(),
+        refused: refused.iter().map(|of| self::refused(of, name(&of.0))).collect(),
         warnings: Vec::new(),
         revision: accepted.done.revision.0,
     }
+}
+
+/// One that was not created.
+pub fn refused((id, reason): &(VmId, holm_model::Reason), name: Option<&String>) -> RefusedVm {
+    let failure = Failure::from(reason.clone());
+    let name = name.cloned().unwrap_or_else(|| id.to_string());
+    RefusedVm { name, code: failure.code, detail: failure.detail }
 }

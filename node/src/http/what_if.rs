@@ -106,6 +106,7 @@ fn answer(state: &Model, lose: &[NodeId], drain: &[NodeId]) -> WhatIf {
     let waiting = foreseen.waiting.iter().map(|waiting| Planned {
         vm: convert::vm_name(state, waiting.vm),
         node: waiting.to.map(|node| convert::node_name(state, node)),
+        why: None,
     });
     let names = |ids: &[NodeId]| ids.iter().map(|id| convert::node_name(state, *id)).collect();
     let (fits, stranded) = (foreseen.moves.len() as u64, foreseen.stuck.len() as u64);

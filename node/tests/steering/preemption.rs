@@ -75,6 +75,8 @@ async fn a_host_is_kept_for_one_that_waited_and_explain_says_so() {
         .await;
     let small = daemon.post("/v1/vms?dry_run=true", vm("small", json!({}))).await.expect(200).json;
     assert_eq!(small["hosts"][0]["by"], "Reserved", "{small}");
+    let candidates = daemon.get("/v1/allocation-candidates?flavor=tiny").await.expect(200).json;
+    assert_eq!(candidates["refusals"][0]["by"], "Reserved", "{candidates}");
     let explained = daemon.get("/v1/vms/wide/explain").await.expect(200).json;
     assert_eq!(explained["hosts"][0]["by"], "Capacity", "{explained}");
     daemon.delete("/v1/vms/low-b").await.expect(202);

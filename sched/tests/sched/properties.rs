@@ -4,15 +4,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use holm_model::command::{CreateVm, PlaceVms, ReleaseCause};
+use holm_model::command::{CreateVm, CreateVms, PlaceVms, ReleaseCause, SetQuota, UpdateAggregate};
+use holm_model::feasible::no_node_fits;
+use holm_model::group::GroupPolicy;
+use holm_model::resources::InventoryOverride;
 use holm_model::vm::{Availability, DiskLoss, Vm};
-use holm_model::{Actor, Command, NodeId, Outcome, State, Timestamp, VmId, invariant};
+use holm_model::{
+    Actor, AggregateId, Command, GroupId, NodeId, Outcome, ResourceClass, State, Timestamp, VmId, invariant,
+};
 use holm_sched::controllers::Placement;
 use holm_sched::queue::rank;
 use holm_sched::request::Placed;
 use holm_sched::{
-    Batch, Controller, Facts, Host, Policy, Request, explain, explain_request, n_plus_one, n_plus_one_after,
-    replay,
+    Batch, Controller, Facts, Host, Policy, Request, explain, explain_request, foresee, n_plus_one,
+    n_plus_one_after, replay,
 };
 use proptest::prelude::*;
 
@@ -30,16 +35,20 @@ fn placements(commands: &[Command]) -> Option<&PlaceVms> {
     }
 }
 
-/// A new claim stays within capacity, and usage that grew within quota. Both may have been lowered under
-/// what was there already.
+/// Every claim that was made since stays within capacity, and usage that grew within quota. Both may have been lowered
+/// under what was there already, which stands.
 fn within_limits(before: &State, after: &State) -> Result<(), String> {
     invariant::check(after)?;
-    for node in after.nodes.values() {
-        for (class, held) in &node.allocated.0 {
-            let was = before.nodes.get(&node.id).map_or(0, |node| node.allocated.get(class));
+    for vm in after.vms.values() {
+        let held = before.vms.get(&vm.id).and_then(|vm| vm.claim.as_ref());
+        let made = vm.claim.as_ref().filter(|claim| held.is_none_or(|held| held.epoch != claim.epoch));
+        for (claim, class) in
+            made.iter().flat_map(|claim| claim.resources.0.keys().map(move |class| (claim, class)))
+        {
+            let node = &after.nodes[&claim.node];
             let capacity = node.inventory.get(class).map_or(0, |inventory| inventory.capacity());
-            if *held > was && *held > capacity {
-                return Err(format!("{class}: {held} of {capacity} on {}", node.name));
+            if node.allocated.get(class) > capacity {
+                return Err(format!("{}: {class} beyond {capacity} on {}", vm.name, node.name));
             }
         }
     }
@@ -57,7 +66,7 @@ fn within_limits(before: &State, after: &State) -> Result<(), String> {
 /// Something that happens while a decision is on its way.
 fn disturb(cluster: &mut Cluster, dice: &mut Dice) {
     let node = 1 + dice.roll(cluster.state.nodes.len() as u64);
-    match dice.roll(4) {
+    match dice.roll(7) {
         0 => cluster.cordon(node, "meanwhile"),
         1 => cluster.set_up(node, false),
         2 => {
@@ -67,8 +76,39 @@ fn disturb(cluster: &mut Cluster, dice: &mut Dice) {
                 cluster.carry_out(vec![Command::PlaceVms(PlaceVms { placements, ..place.clone() })]);
             }
         }
+        3 => cluster.update(node, |node| _ = node.inventory.insert(class(dice), Some(less(dice)))),
+        4 => {
+            let (project, limit) = ("default".to_owned(), dice.roll(8));
+            let limits = [(ResourceClass::Vcpu, Some(limit))].into();
+            cluster.done(Command::SetQuota(SetQuota { project, limits }));
+        }
+        5 => {
+            let inventory = [(class(dice), Some(less(dice)))].into();
+            let id = AggregateId(uuid::Uuid::from_u128(u128::from(1 + dice.roll(3))));
+            let of_all = UpdateAggregate {
+                id,
+                name: None,
+                add_nodes: BTreeSet::new(),
+                remove_nodes: BTreeSet::new(),
+                metadata: BTreeMap::new(),
+                inventory,
+                expected: None,
+            };
+            cluster.done(Command::UpdateAggregate(of_all));
+        }
         _ => wish(cluster, dice),
     }
+}
+
+fn class(dice: &mut Dice) -> ResourceClass {
+    dice.pick(&[ResourceClass::Vcpu, ResourceClass::MemoryMb, ResourceClass::DiskGb])
+}
+
+/// Of a class there is less than was, perhaps less than is claimed, or more reserved than there is.
+fn less(dice: &mut Dice) -> InventoryOverride {
+    let (total, reserved) = (Some(dice.roll(4)), Some(dice.roll(8)));
+    let ratio = dice.once_in(2).then_some(500);
+    InventoryOverride { total, reserved, allocation_ratio_thousandths: ratio, ..InventoryOverride::default() }
 }
 
 /// Decides until there is nothing more to decide.
@@ -191,6 +231,52 @@ proptest! {
             let node = cluster.placed_on(id).map(NodeId);
             prop_assert_eq!(node.is_none(), equal.is_empty(), "{:?} of {:?}", node, equal);
             prop_assert!(node.is_none_or(|node| equal.contains(&node)), "{:?} of {:?}", node, equal);
+        }
+    }
+
+    /// Of a batch, every VM: with the same ids exactly where it was said, with others as many of them. What is refused,
+    /// is refused alike.
+    #[test]
+    fn a_dry_run_of_a_batch_says_where_each_then_goes(seed: u64) {
+        let mut cluster = world(seed);
+        cluster.policy(|policy| policy.preemption = false);
+        come_to_rest(&mut cluster);
+        let mut dice = Dice(seed ^ 5);
+        let flavor = cluster.flavor_with(SMALL_VM, &[]);
+        let group = dice.once_in(3).then(|| GroupId(uuid::Uuid::from_u128(u128::from(1 + dice.roll(3)))));
+        let priority = dice.pick(&[0, 10]);
+        let items: Vec<CreateVm> = (0..1 + dice.roll(20)).map(|_| cluster.request(flavor, |vm| {
+            (vm.scheduling.group, vm.scheduling.priority) = (group, priority);
+        })).collect();
+        let ids: Vec<VmId> = items.iter().map(|item| item.id).collect();
+        let command = Command::CreateVms(CreateVms { items: items.clone(), atomic: dice.once_in(2) });
+        let mut imagined = cluster.clone();
+        let answer = imagined.apply(command.clone());
+        let foreseen = foresee(&imagined.state, &ids);
+        let mut other = cluster.clone();
+        prop_assert_eq!(cluster.apply(command), answer);
+        come_to_rest(&mut cluster);
+        for (vm, outcome) in &foreseen.vms {
+            let record = cluster.record(*vm);
+            prop_assert_eq!(outcome.as_ref().ok(), record.claim.as_ref().map(|claim| &claim.node));
+            if let Err(reasons) = outcome {
+                prop_assert_eq!(no_node_fits(&reasons.counts), record.fault.as_ref().map(|fault| fault.message.clone()).unwrap_or_default());
+            }
+        }
+        // The real ones have other ids, and so draw other hosts among equally good ones.
+        let kept_together = |group: &GroupId| cluster.state.groups[group].policy == GroupPolicy::Affinity;
+        if !group.as_ref().is_some_and(kept_together) {
+            let others = items.iter().map(|item| {
+                CreateVm { id: VmId(uuid::Uuid::from_u128(item.id.0.as_u128() << 64)), ..item.clone() }
+            });
+            other.apply(Command::CreateVms(CreateVms { items: others.collect(), atomic: false }));
+            come_to_rest(&mut other);
+            let placed = other.state.vms.values().filter(|vm| items.iter().any(|item| item.name == vm.name));
+            let placed = placed.filter(|vm| vm.claim.is_some()).count();
+            let said = foreseen.vms.iter().filter(|(_, outcome)| outcome.is_ok()).count();
+            if foreseen.vms.len() == items.len() {
+                prop_assert_eq!(placed, said);
+            }
         }
     }
 

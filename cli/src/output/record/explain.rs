@@ -72,11 +72,7 @@ fn detail(explained: &Explanation, now: Now, hosts: &str) -> String {
         text += &format!("\nWhat helps where it is refused:\n{}", indented(&what_helps(&explained.advice)));
     }
     if !explained.placements.is_empty() {
-        let mut planned = Table::new(&["VM", "WOULD GO TO"]);
-        for one in &explained.placements {
-            planned.row(vec![one.vm.clone(), one.node.clone().unwrap_or_else(|| "nowhere".into())]);
-        }
-        text += &format!("\n{}", planned.render());
+        text += &format!("\n{}", planned(explained));
     }
     text
 }
@@ -124,6 +120,19 @@ fn grouped(explained: &Explanation) -> String {
     }
     let each = if explained.dry_run { "-o json" } else { "--all" };
     text + &format!("\nEach node by itself: {each}\n")
+}
+
+/// Where each VM of a batch would go, or why nowhere.
+fn planned(explanation: &Explanation) -> String {
+    let mut planned = Table::new(&["VM", "WOULD GO TO", "WHY NOT"]);
+    for one in &explanation.placements {
+        let node = one.node.clone().unwrap_or_else(|| "nowhere".into());
+        planned.row(vec![one.vm.clone(), node, one.why.clone().unwrap_or_default()]);
+    }
+    for refused in &explanation.refused {
+        planned.row(vec![refused.name.clone(), "not created".into(), refused.detail.clone()]);
+    }
+    planned.render()
 }
 
 /// `web, batch from n1`.

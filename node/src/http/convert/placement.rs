@@ -118,6 +118,13 @@ pub fn advice(state: &State, advice: &[holm_sched::Advice]) -> Vec<api::Advice> 
     advice.iter().map(one).collect()
 }
 
+pub fn eviction(state: &State, eviction: &holm_sched::preempt::Eviction) -> api::Eviction {
+    api::Eviction {
+        node: node_name(state, eviction.node),
+        victims: eviction.victims.iter().map(|vm| vm_name(state, *vm)).collect(),
+    }
+}
+
 pub fn decision(state: &State, decision: &model::vm::Decision) -> api::Decision {
     api::Decision {
         at: timestamp(decision.at),

@@ -83,8 +83,21 @@ pub fn image_id(n: u8) -> ImageId {
 pub fn boot(n: u8) -> BootId {
     BootId(Uuid::from_u128(u128::from(n) + 4000))
 }
+/// `default`, or one of two that are there only after `CreateProject`.
+pub fn project(n: u8) -> String {
+    if n == 2 { "default".into() } else { format!("p{n}") }
+}
 pub fn actor() -> Actor {
-    Actor { name: "test".into(), project: "default".into() }
+    Actor { name: "test".into(), project: project(2) }
+}
+/// Whoever's turn it is: of another project now and then.
+pub fn actor_of(turn: u64) -> Actor {
+    let n = (turn % 5).min(2) as u8;
+    Actor { project: project(n), ..actor() }
+}
+/// When N+1 was judged with the VM; mostly it was not asked.
+fn judged(vm: u8) -> Option<Revision> {
+    vm.is_multiple_of(3).then(|| Revision(u64::from(vm) * 30))
 }
 pub fn report(boot_id: BootId, vcpus: u64, memory: u64) -> NodeReport {
     let inventory =
@@ -170,7 +183,7 @@ pub fn step() -> impl Strategy<Value = Step> {
         8 => (vm.clone(), flavor, image, proptest::option::weighted(0.2, node.clone()),
               proptest::option::weighted(0.4, 0..3u8), proptest::option::weighted(0.1, 0..2u8)).prop_map(move |(v, f, i, n, g, z)| {
             command(Command::CreateVm(CreateVm {
-                admitted: None,
+                admitted: judged(v),
                 id: vm_id(v), name: format!("vm{v}"), flavor: flavor_id(f), image: image_id(i), kernel: None,
                 cmdline: None, node: n.map(NodeId), availability: Availability::Pinned, policies: Default::default(), on_no_host: OnNoHost::Queue,
                 scheduling: Scheduling { group: g.map(group_id), availability_zone: z.map(|z| format!("z{z}")),
@@ -189,7 +202,7 @@ pub fn step() -> impl Strategy<Value = Step> {
         }))),
         4 => (vm.clone(), any::<bool>(), any::<bool>(), stop()).prop_map(move |(v, on, reboot, stop)| {
             command(Command::SetVmPower(SetVmPower {
-                vm: vm_id(v), want: if on { WantPower::On } else { WantPower::Off }, reboot, stop, admitted: None, expected: None,
+                vm: vm_id(v), want: if on { WantPower::On } else { WantPower::Off }, reboot, stop, admitted: judged(v), expected: None,
             }))
         }),
         3 => vm.clone().prop_map(move |v| command(Command::DeleteVm(DeleteVm { vm: vm_id(v), expected: None }))),
@@ -235,7 +248,7 @@ pub fn trouble(vm: impl Strategy<Value = u8> + Clone + 'static) -> impl Strategy
             let availability = if failover { Availability::Failover } else { Availability::Pinned };
             let restart_policy = if restart { RestartPolicy::Always } else { RestartPolicy::Never };
             command(Command::SetVmPolicies(SetVmPolicies {
-                admitted: None,
+                admitted: judged(vm),
                 vm: vm_id(vm), availability: Some(availability), disk_loss: Some(DiskLoss::Recreate),
                 restart_policy: Some(restart_policy), start_order: None, start_delay_s: None, any_node: false, expected: None,
             }))
@@ -260,13 +273,29 @@ pub fn trouble(vm: impl Strategy<Value = u8> + Clone + 'static) -> impl Strategy
     ]
 }
 
+/// Changes of what a node or an aggregate offers, often below what is claimed: less, more reserved than there is, a ratio
+/// below 1, units that no VM has, or nothing said any longer.
+fn inventory() -> impl Strategy<Value = BTreeMap<ResourceClass, Option<InventoryOverride>>> {
+    let class =
+        prop_oneof![Just(ResourceClass::Vcpu), Just(ResourceClass::MemoryMb), Just(ResourceClass::DiskGb)];
+    let few = || proptest::option::of(0..12u64);
+    let over = (few(), few(), proptest::option::of(1..4_000u64), proptest::option::weighted(0.2, 1..4u64));
+    let over = over.prop_map(|(total, reserved, ratio, step_size)| InventoryOverride {
+        total,
+        reserved,
+        allocation_ratio_thousandths: ratio,
+        step_size,
+        ..InventoryOverride::default()
+    });
+    proptest::collection::btree_map(class, proptest::option::of(over), 1..3)
+}
+
 /// Commands about what steers placement.
 pub fn steering(vm: impl Strategy<Value = u8> + Clone + 'static) -> impl Strategy<Value = Command> {
     let node = 1..4u64;
     let group = 0..3u8;
     let nodes = proptest::collection::btree_set(node.clone().prop_map(NodeId), 0..3);
     let zone = |z: u8| BTreeMap::from([("availability_zone".to_owned(), format!("z{z}"))]);
-    let over = |total| InventoryOverride { total: Some(total), ..InventoryOverride::default() };
     prop_oneof![
         2 => (group.clone(), 0..4u8, proptest::option::of(0..3u32)).prop_map(|(g, policy, max_server_per_host)| {
             let policy = [
@@ -281,22 +310,28 @@ pub fn steering(vm: impl Strategy<Value = u8> + Clone + 'static) -> impl Strateg
         1 => (0..3u8, nodes.clone(), 0..3u8).prop_map(move |(a, nodes, z)| Command::CreateAggregate(CreateAggregate {
             id: aggregate_id(a), name: format!("a{a}"), nodes, metadata: zone(z),
         })),
-        2 => (0..3u8, nodes.clone(), nodes, proptest::option::of(0..12u64)).prop_map(move |(a, add_nodes, remove_nodes, total)| {
-            let inventory = BTreeMap::from([(ResourceClass::Vcpu, total.map(over))]);
+        2 => (0..3u8, nodes.clone(), nodes, inventory()).prop_map(move |(a, add_nodes, remove_nodes, inventory)| {
             Command::UpdateAggregate(UpdateAggregate {
                 id: aggregate_id(a), name: None, add_nodes, remove_nodes, metadata: BTreeMap::new(), inventory, expected: None,
             })
         }),
         2 => (0..5u8).prop_map(|off| Command::SetSchedulerPolicy(SetSchedulerPolicy {
-            policy: Some(policy::SchedulerPolicy { preemption: off > 0, ..policy::SchedulerPolicy::default() }), expected: None,
+            policy: Some(policy::SchedulerPolicy {
+                preemption: off > 0,
+                n_plus_one: if off % 2 == 0 { policy::NPlusOne::Refuse } else { policy::NPlusOne::Warn },
+                ..policy::SchedulerPolicy::default()
+            }),
+            expected: None,
         })),
         1 => (0..3u8).prop_map(|a| Command::DeleteAggregate(DeleteAggregate { id: aggregate_id(a), expected: None })),
-        1 => (node, proptest::option::of(0..12u64)).prop_map(move |(n, total)| Command::UpdateNode(UpdateNode {
-            node: NodeId(n), labels: BTreeMap::from([("disk".into(), total.map(|t| t.to_string()))]), taints: None,
-            traits: None, inventory: BTreeMap::from([(ResourceClass::Vcpu, total.map(over))]), expected: None,
+        2 => (node, inventory()).prop_map(move |(n, inventory)| Command::UpdateNode(UpdateNode {
+            node: NodeId(n), labels: BTreeMap::from([("disk".into(), (n > 1).then(|| n.to_string()))]), taints: None,
+            traits: None, inventory, expected: None,
         })),
-        2 => proptest::option::of(0..12u64).prop_map(|limit| Command::SetQuota(SetQuota {
-            project: "default".into(), limits: BTreeMap::from([(ResourceClass::Vcpu, limit)]),
+        3 => (0..3u8, 0..3usize, proptest::option::of(0..12u64)).prop_map(|(p, class, limit)| Command::SetQuota(SetQuota {
+            project: project(p),
+            limits: BTreeMap::from([([ResourceClass::Vcpu, ResourceClass::DiskGb, ResourceClass::Custom(quota::VMS.into())]
+                [class].clone(), limit)]),
         })),
         1 => (0..2u8).prop_map(|p| Command::CreateProject(CreateProject {
             id: project_id(p), name: format!("p{p}"), description: String::new(),
