@@ -7,7 +7,10 @@
 //! be even.
 //!
 //! Greedy: the move that gains most, then the next on the picture it leaves; each VM once. Every move gains at least
-//! what was asked for, so a plan ends, and one that was carried out has no plan after it that undoes it.
+//! what was asked for, so a plan ends, and one that was carried out has no plan after it that undoes it. VMs that are
+//! on their way by an earlier plan count where they go.
+
+mod due;
 
 use std::collections::BTreeMap;
 
@@ -15,6 +18,7 @@ use holm_model::vm::{Vm, VmStatus};
 use holm_model::{NodeId, ResourceClass, Resources, State, VmId, feasible};
 use serde::{Deserialize, Serialize};
 
+pub use self::due::{MOVES_AT_ONCE, due, under_way};
 use crate::host::Host;
 use crate::policy::Policy;
 use crate::request::{Placed, Request};
@@ -68,6 +72,7 @@ pub struct Fixed {
 /// The plan for `state`.
 pub fn rebalance(state: &State, policy: &Policy, bounds: Bounds) -> Plan {
     let mut picture = Picture::of(state, policy);
+    under_way(state).for_each(|(vm, to)| _ = picture.make(vm, to));
     let before = picture.imbalance();
     let mut plan = Plan { before, after: before, ..Plan::default() };
     let mut movable: Vec<&Vm> = Vec::new();
@@ -80,9 +85,10 @@ pub fn rebalance(state: &State, policy: &Policy, bounds: Bounds) -> Plan {
     }
     while plan.moves.len() < bounds.max_moves {
         let Some((at, to, gain)) = picture.best(&movable, bounds.min_gain.max(1)) else { break };
-        let vm = movable.remove(at);
-        let Some(from) = picture.make(vm, to) else { break };
-        plan.moves.push(Move { vm: vm.id, name: vm.name.clone(), from, to: picture.hosts[to].id(), gain });
+        let (vm, to) = (movable.remove(at), picture.hosts[to].id());
+        let Some(from) = vm.claim.as_ref().map(|claim| claim.node) else { break };
+        picture.make(vm, to);
+        plan.moves.push(Move { vm: vm.id, name: vm.name.clone(), from, to, gain });
     }
     plan.after = picture.imbalance();
     plan
@@ -129,12 +135,12 @@ impl Class {
         }
     }
 
-    /// The sums with this much moved.
-    fn moved(&self, from: usize, to: usize, takes: &[bool], amount: u64) -> (i128, i128) {
+    /// The sums with this much moved; from nowhere if it has left its host already.
+    fn moved(&self, from: Option<usize>, to: usize, takes: &[bool], amount: u64) -> (i128, i128) {
         let (mut sum, mut squares) = (self.sum, self.sum_of_squares);
-        let (less, more) =
-            (self.claimed[from].saturating_sub(amount), self.claimed[to].saturating_add(amount));
-        for (host, claimed) in [(from, less), (to, more)] {
+        let less = from.map(|from| (from, self.claimed[from].saturating_sub(amount)));
+        let more = (to, self.claimed[to].saturating_add(amount));
+        for (host, claimed) in less.into_iter().chain([more]) {
             if takes[host] && self.capacity[host] > 0 {
                 let (now, then) = (self.share(host, self.claimed[host]), self.share(host, claimed));
                 sum += then - now;
@@ -197,10 +203,10 @@ impl<'a> Picture<'a> {
         let mut best: Option<(usize, usize, u64)> = None;
         for (at, vm) in vms.iter().enumerate() {
             let Some(claim) = &vm.claim else { continue };
-            let Ok(from) = self.hosts.binary_search_by_key(&claim.node, Host::id) else { continue };
+            let Some(from) = self.place_of(claim.node) else { continue };
             let mut asked = None;
             for to in (0..self.hosts.len()).filter(|to| *to != from && self.takes[*to]) {
-                let gain = u64::try_from(now - self.after(&claim.resources, from, to)).unwrap_or(0);
+                let gain = u64::try_from(now - self.after(&claim.resources, Some(from), to)).unwrap_or(0);
                 if gain < min_gain || best.is_some_and(|(.., most)| gain <= most) {
                     continue;
                 }
@@ -213,7 +219,7 @@ impl<'a> Picture<'a> {
         best
     }
 
-    fn after(&self, claim: &Resources, from: usize, to: usize) -> i64 {
+    fn after(&self, claim: &Resources, from: Option<usize>, to: usize) -> i64 {
         let moved = self.classes.iter().map(|class| {
             let (sum, squares) = class.moved(from, to, &self.takes, claim.get(&class.class));
             class.weighted(sum, squares)
@@ -221,21 +227,37 @@ impl<'a> Picture<'a> {
         self.root(moved.sum())
     }
 
-    /// Makes a move, and says where it began.
-    fn make(&mut self, vm: &Vm, to: usize) -> Option<NodeId> {
+    fn place_of(&self, node: NodeId) -> Option<usize> {
+        self.hosts.binary_search_by_key(&node, Host::id).ok()
+    }
+
+    /// By how much a move lowers the imbalance; none if it cannot be made.
+    fn gain(&self, vm: &Vm, to: NodeId) -> Option<i64> {
         let claim = vm.claim.as_ref()?;
-        let from = self.hosts.binary_search_by_key(&claim.node, Host::id).ok()?;
+        let from = self.place_of(claim.node)?;
+        Some(self.imbalance() - self.after(&claim.resources, Some(from), self.place_of(to)?))
+    }
+
+    /// Makes a move; of a VM that has left its host already, the rest of it.
+    fn make(&mut self, vm: &Vm, to: NodeId) -> Option<()> {
+        let to = self.place_of(to)?;
+        let from = vm.claim.as_ref().and_then(|claim| self.place_of(claim.node));
+        let claim = vm.claim.as_ref().map_or_else(|| feasible::claim_of(&vm.spec), |c| c.resources.clone());
         for class in &mut self.classes {
-            let amount = claim.resources.get(&class.class);
+            let amount = claim.get(&class.class);
             (class.sum, class.sum_of_squares) = class.moved(from, to, &self.takes, amount);
-            class.claimed[from] = class.claimed[from].saturating_sub(amount);
+            if let Some(from) = from {
+                class.claimed[from] = class.claimed[from].saturating_sub(amount);
+            }
             class.claimed[to] = class.claimed[to].saturating_add(amount);
         }
-        self.hosts[from].without(vm);
-        self.hosts[to].claim(&claim.resources);
+        if let Some(from) = from {
+            self.hosts[from].without(vm);
+        }
+        self.hosts[to].claim(&claim);
         self.hosts[to].take_parts(vm);
         self.placed.insert(vm.id, Some(self.hosts[to].id()));
-        Some(claim.node)
+        Some(())
     }
 }
 

@@ -93,6 +93,17 @@ impl<'a> Batch<'a> {
         Some(chosen)
     }
 
+    /// Claims this host for `vm`, if it is offered and fits.
+    pub fn place_on(&mut self, vm: &'a Vm, node: NodeId) -> bool {
+        self.bring_to_front(vm);
+        let offered = |at: &usize| self.offered.binary_search(at).is_ok();
+        let at = self.hosts.binary_search_by_key(&node, Host::id).ok().filter(offered);
+        let fits = |at: &usize| self.policy.passes(&self.shapes[0].request, &self.hosts[*at]);
+        let Some(at) = at.filter(fits) else { return false };
+        self.claim(at, vm);
+        true
+    }
+
     /// From here on `vms` are on no host, as far as others look for them: they leave theirs, and what they claim there
     /// is free only when they have.
     pub fn leave(&mut self, vms: impl IntoIterator<Item = VmId>) {

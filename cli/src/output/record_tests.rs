@@ -400,12 +400,20 @@ fn rebalances() {
         imbalance: 35.36,
         imbalance_after: 27.01,
         moves: vec![moved],
+        planned: 1,
+        under_way: 0,
         staying: vec![Staying { why: why.into(), count: 2, vms: vec!["a".into(), "b".into()] }],
         applied: false,
         refused: vec![],
         revision: 40,
     };
+    let begun = Rebalance { applied: true, planned: 12, under_way: 3, ..plan.clone() };
     insta::assert_snapshot!(all_formats(&[plan]));
+    let detail = begun.detail(NOW);
+    assert!(
+        detail.contains("1 of 12 moves begun; run it again when those under way have arrived"),
+        "{detail}"
+    );
 }
 
 #[test]

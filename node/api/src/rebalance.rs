@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::query::Consistency;
 
-/// A plan of moves for a better balance.
+/// A plan of moves for a better balance. VMs that are on their way count where they go.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Rebalance {
     /// How unevenly hosts are used: the standard deviation of their used shares, in percentage points, over the
@@ -14,11 +14,16 @@ pub struct Rebalance {
     pub imbalance: f64,
     /// The same once all moves are made.
     pub imbalance_after: f64,
-    /// Those that gain most first.
+    /// Those that gain most first; of an applied plan those that were begun.
     pub moves: Vec<PlannedMove>,
+    /// How many moves the plan has. A few are under way at a time, each only while its host has room: the rest is for
+    /// the next call.
+    pub planned: u64,
+    /// VMs that were moved earlier and have not arrived.
+    pub under_way: u64,
     /// VMs that cannot be moved, by reason.
     pub staying: Vec<Staying>,
-    /// Whether the moves were begun.
+    /// Whether it was a call to begin them.
     pub applied: bool,
     /// Moves that were no longer possible when they were begun.
     pub refused: Vec<RefusedMove>,

@@ -9,9 +9,9 @@ use holm_api::{PlannedMove, Rebalance, RebalanceQuery, RefusedMove, StartRebalan
 use holm_model::command::{MoveVms, Relocation};
 use holm_model::reply::Outcome;
 use holm_model::vm::{DEFAULT_STOP_TIMEOUT_S, StopMode};
-use holm_model::{Command, State as Model};
+use holm_model::{Command, NodeId, State as Model, VmId};
 use holm_sched::Policy;
-use holm_sched::rebalance::{Bounds, Plan};
+use holm_sched::rebalance::{Bounds, Move, Plan, under_way};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -22,7 +22,7 @@ use super::n_plus_one::think;
 use super::openapi::WriteHeaders;
 use super::problem::{Failure, Result};
 use super::read::Snapshot;
-use super::write::{Basis, perform};
+use super::write::{Accepted, Basis, perform};
 use crate::app::Shared;
 
 /// Most moves of one plan.
@@ -45,10 +45,11 @@ async fn plan(State(app): State<Shared>, Query(query): Query<RebalanceQuery>) ->
     Ok(Answer::read(&snapshot, rebalance))
 }
 
-/// Make the moves of a plan made now. Each VM is stopped and started on its new node.
+/// Begin the moves of a plan made now: a few at a time, each only if its node has room for it now; the rest by the next
+/// call. Each VM is stopped and started on its new node.
 #[utoipa::path(post, path = "/v1/rebalance", tag = "rebalance", params(WriteHeaders),
     request_body = StartRebalance,
-    responses((status = 202, body = Rebalance), (status = 200, description = "Nothing to move", body = Rebalance)))]
+    responses((status = 202, body = Rebalance), (status = 200, description = "Nothing to begin", body = Rebalance)))]
 async fn start(
     State(app): State<Shared>,
     Change { body, intent }: Change<StartRebalance>,
@@ -56,30 +57,42 @@ async fn start(
     intent.refuse_if_match()?;
     let bounds = bounds(body.max_moves, body.min_gain)?;
     let snapshot = Snapshot::take(&app.raft, holm_api::Consistency::Linearizable).await?;
+    if let Some(done) = intent.answered(snapshot.state())? {
+        return begun(Accepted { done, duplicate: true, published: snapshot.published() }, bounds).await;
+    }
     let published = snapshot.published();
-    let (moves, mut rebalance) = think(move || {
+    let (command, shown) = think(move || {
         let plan = planned(&published.state, bounds);
-        (relocations(&published.state, &plan), shown(&published.state, &plan))
+        (command(&published.state, &plan), shown(&published.state, &plan))
     })
     .await?;
-    if moves.is_empty() {
-        return Ok(Answer::read(&snapshot, rebalance));
-    }
-    let stop = StopMode::Graceful { timeout_s: DEFAULT_STOP_TIMEOUT_S };
-    let command = || Ok(Command::MoveVms(MoveVms { moves: moves.clone(), stop }));
-    let accepted = perform(&app.raft, &intent, Basis::Local, |_| command()).await?;
-    let Outcome::Placed { refused } = &accepted.done.outcome else {
+    let Some(command) = command else {
+        let applied = !shown.moves.is_empty();
+        return Ok(Answer::read(&snapshot, Rebalance { applied, moves: Vec::new(), ..shown }));
+    };
+    let accepted = perform(&app.raft, &intent, Basis::Local, |_| Ok(command.clone())).await?;
+    begun(accepted, bounds).await
+}
+
+/// What was begun, at this call or, by the same key, at an earlier one.
+async fn begun(accepted: Accepted, bounds: Bounds) -> Result<Answer<Rebalance>> {
+    let Outcome::Moved { begun, planned: of, refused } = accepted.done.outcome.clone() else {
         return Err(Failure::unexpected(&accepted));
     };
-    rebalance.applied = true;
-    rebalance.revision = accepted.done.revision.0;
-    rebalance.refused = refused
-        .iter()
-        .map(|(vm, reason)| RefusedMove {
-            vm: convert::vm_name(&accepted.published.state, *vm),
-            detail: reason.to_string(),
-        })
-        .collect();
+    let published = accepted.published.clone();
+    let now = think(move || {
+        let state = &published.state;
+        let moves = begun.iter().map(|moved| shown_move(state, moved.vm, moved.from, moved.to, moved.gain));
+        let refused = refused
+            .iter()
+            .map(|(vm, reason)| RefusedMove { vm: convert::vm_name(state, *vm), detail: reason.to_string() });
+        let now = shown(state, &planned(state, bounds));
+        // As far as these have not arrived, they are under way; the balance counts them where they go.
+        let under_way = now.under_way.saturating_sub(begun.len() as u64);
+        let (moves, refused) = (moves.collect(), refused.collect());
+        Rebalance { moves, planned: of.into(), under_way, applied: true, refused, ..now }
+    });
+    let rebalance = Rebalance { revision: accepted.done.revision.0, ..now.await? };
     Ok(Answer::accepted(StatusCode::ACCEPTED, &accepted, rebalance))
 }
 
@@ -103,23 +116,32 @@ fn planned(state: &Model, bounds: Bounds) -> Plan {
     holm_sched::rebalance(state, &Policy::of(&state.scheduler), bounds)
 }
 
-fn relocations(state: &Model, plan: &Plan) -> Vec<Relocation> {
-    let one = |moved: &holm_sched::rebalance::Move| {
+/// Begins what may begin now; none if nothing may.
+fn command(state: &Model, plan: &Plan) -> Option<Command> {
+    let due = holm_sched::rebalance::due(state, &Policy::of(&state.scheduler), plan);
+    let one = |moved: &Move| {
         let epoch = state.vms.get(&moved.vm)?.claim.as_ref()?.epoch;
-        Some(Relocation { vm: moved.vm, epoch, to: moved.to })
+        Some(Relocation { vm: moved.vm, epoch, to: moved.to, gain: moved.gain })
     };
-    plan.moves.iter().filter_map(one).collect()
+    let moves: Vec<Relocation> = due.into_iter().filter_map(one).collect();
+    let stop = StopMode::Graceful { timeout_s: DEFAULT_STOP_TIMEOUT_S };
+    let planned = u32::try_from(plan.moves.len()).ok();
+    (!moves.is_empty()).then_some(Command::MoveVms(MoveVms { moves, stop, planned }))
+}
+
+fn shown_move(state: &Model, vm: VmId, from: NodeId, to: NodeId, gain: u64) -> PlannedMove {
+    PlannedMove {
+        vm: convert::vm_name(state, vm),
+        vm_id: vm.0,
+        from: convert::node_name(state, from),
+        to: convert::node_name(state, to),
+        gain: gain as f64 / 1e4,
+    }
 }
 
 fn shown(state: &Model, plan: &Plan) -> Rebalance {
     let percent = |millionths: i64| millionths as f64 / 1e4;
-    let moves = plan.moves.iter().map(|moved| PlannedMove {
-        vm: convert::vm_name(state, moved.vm),
-        vm_id: moved.vm.0,
-        from: convert::node_name(state, moved.from),
-        to: convert::node_name(state, moved.to),
-        gain: moved.gain as f64 / 1e4,
-    });
+    let moves = plan.moves.iter().map(|of| shown_move(state, of.vm, of.from, of.to, of.gain));
     let mut staying: BTreeMap<&str, Staying> = BTreeMap::new();
     for fixed in &plan.fixed {
         let of = staying.entry(&fixed.why).or_insert_with(|| Staying {
@@ -136,6 +158,8 @@ fn shown(state: &Model, plan: &Plan) -> Rebalance {
         imbalance: percent(plan.before),
         imbalance_after: percent(plan.after),
         moves: moves.collect(),
+        planned: plan.moves.len() as u64,
+        under_way: under_way(state).count() as u64,
         staying: staying.into_values().collect(),
         applied: false,
         refused: Vec::new(),

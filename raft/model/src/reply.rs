@@ -46,6 +46,22 @@ pub enum Outcome {
     OtherHost(NodeId),
     Project(ProjectId),
     Volume(VolumeId),
+    /// The moves that were begun, of so many planned, and why others were not.
+    Moved {
+        begun: Vec<Moved>,
+        planned: u32,
+        refused: Vec<(VmId, Reason)>,
+    },
+}
+
+/// A move that was begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moved {
+    pub vm: VmId,
+    pub from: NodeId,
+    pub to: NodeId,
+    /// In millionths, as planned.
+    pub gain: u64,
 }
 
 /// What a name or id refers to.

@@ -3,10 +3,11 @@
 use holm_model::command::{Command, CreateVm, MoveVms, ReleaseCause, Relocation, RemoveNode};
 use holm_model::flavor::Size;
 use holm_model::group::GroupPolicy;
+use holm_model::reply::Moved;
 use holm_model::scheduling::Scheduling;
 use holm_model::vm::{Availability, DiskLoss, StopMode, VmStatus, WantPower};
 use holm_model::{GroupId, NodeId, Outcome, Reply, VmId};
-use holm_sched::rebalance::{Bounds, Plan, rebalance};
+use holm_sched::rebalance::{Bounds, MOVES_AT_ONCE, Plan, due, rebalance};
 use holm_sched::{Policy, explain};
 
 use crate::cluster::{Cluster, MEDIUM};
@@ -44,9 +45,9 @@ fn by_cpu(multiplier: i64) -> Cluster {
 fn carry_out(cluster: &mut Cluster, plan: &Plan) {
     let moves = plan.moves.iter().map(|moved| {
         let epoch = cluster.record(moved.vm).claim.as_ref().expect("it is placed").epoch;
-        Relocation { vm: moved.vm, epoch, to: moved.to }
+        Relocation { vm: moved.vm, epoch, to: moved.to, gain: moved.gain }
     });
-    let command = MoveVms { moves: moves.collect(), stop: StopMode::Force };
+    let command = MoveVms { moves: moves.collect(), stop: StopMode::Force, planned: None };
     let done = cluster.done(Command::MoveVms(command));
     assert_eq!(done.outcome, Outcome::Placed { refused: vec![] });
     for moved in &plan.moves {
@@ -109,8 +110,8 @@ fn what_cannot_move_stays_with_the_reason() {
     assert_eq!(fixed, cases);
     for (vm, why) in cases {
         let epoch = cluster.record(vm).claim.as_ref().expect("it is placed").epoch;
-        let moves = vec![Relocation { vm, epoch, to: NodeId(2) }];
-        let done = cluster.done(Command::MoveVms(MoveVms { moves, stop: StopMode::Force }));
+        let moves = vec![Relocation { vm, epoch, to: NodeId(2), gain: 0 }];
+        let done = cluster.done(Command::MoveVms(MoveVms { moves, stop: StopMode::Force, planned: None }));
         let Outcome::Placed { refused } = done.outcome else { panic!("{done:?}") };
         assert!(refused[0].1.to_string().ends_with(why), "{refused:?}");
     }
@@ -192,30 +193,139 @@ fn where_it_was_moved_to_is_given_up_when_it_does_not_fit_there_any_longer() {
     }
 }
 
+/// Begins of the plan what may begin now, as an operator's call does.
+fn begin(cluster: &mut Cluster) -> (usize, Vec<Moved>) {
+    let policy = Policy::of(&cluster.state.scheduler);
+    let plan = rebalance(&cluster.state, &policy, Bounds { max_moves: 100, min_gain: 10_000 });
+    let due = due(&cluster.state, &policy, &plan);
+    if due.is_empty() {
+        return (plan.moves.len(), Vec::new());
+    }
+    let moves = due.into_iter().map(|moved| {
+        let epoch = cluster.record(moved.vm).claim.as_ref().expect("it is placed").epoch;
+        Relocation { vm: moved.vm, epoch, to: moved.to, gain: moved.gain }
+    });
+    let (moves, planned) = (moves.collect(), Some(plan.moves.len() as u32));
+    let done = cluster.done(Command::MoveVms(MoveVms { moves, stop: StopMode::Force, planned }));
+    let Outcome::Moved { begun, refused, .. } = done.outcome else { panic!("{done:?}") };
+    assert_eq!(refused, []);
+    (plan.moves.len(), begun)
+}
+
+/// Those that were begun have left, and are placed.
+fn arrive(cluster: &mut Cluster, begun: &[Moved]) {
+    begun.iter().for_each(|moved| cluster.release(moved.vm, ReleaseCause::Vacated));
+    for moved in begun {
+        assert_eq!(cluster.placed_on(moved.vm), Some(moved.to.0), "where it was moved to");
+        cluster.run(moved.vm);
+    }
+}
+
+#[test]
+fn a_few_are_under_way_at_a_time_and_the_rest_follows() {
+    let mut cluster = by_cpu(1000);
+    (0..8).for_each(|_| _ = on(&mut cluster, 1, ONE, failover));
+    let (planned, begun) = begin(&mut cluster);
+    assert_eq!((planned, begun.len()), (5, MOVES_AT_ONCE));
+    // Those under way count where they go: what is left to move is what was not begun.
+    let (planned, more) = begin(&mut cluster);
+    assert_eq!((planned, more), (1, vec![]));
+    arrive(&mut cluster, &begun);
+    let (planned, begun) = begin(&mut cluster);
+    assert_eq!((planned, begun.len()), (1, 1));
+    arrive(&mut cluster, &begun);
+    assert_eq!(begin(&mut cluster), (0, vec![]));
+}
+
+#[test]
+fn of_a_group_one_is_under_way_at_a_time() {
+    let mut cluster = by_cpu(1000);
+    let group = cluster.group(1, GroupPolicy::SoftAntiAffinity, None);
+    for _ in 0..6 {
+        on(&mut cluster, 1, ONE, |vm| {
+            failover(vm);
+            vm.scheduling.group = Some(group);
+        });
+    }
+    let (planned, begun) = begin(&mut cluster);
+    assert_eq!((planned, begun.len()), (4, 1));
+    assert_eq!(begin(&mut cluster).1, []);
+    arrive(&mut cluster, &begun);
+    assert_eq!(begin(&mut cluster).1.len(), 1);
+}
+
+#[test]
+fn a_move_to_a_host_without_room_beside_what_is_on_its_way_there_is_refused() {
+    let mut cluster = by_cpu(1000);
+    let vms = [0; 3].map(|_| on(&mut cluster, 1, ONE, failover));
+    on(&mut cluster, 2, Size { vcpus: 7, ..ONE }, |_| {});
+    let mut moved = |vms: &[VmId]| {
+        let to = |vm: &VmId| {
+            let epoch = cluster.record(*vm).claim.as_ref().expect("it is placed").epoch;
+            Relocation { vm: *vm, epoch, to: NodeId(2), gain: 0 }
+        };
+        let (moves, stop) = (vms.iter().map(to).collect(), StopMode::Force);
+        let done = cluster.done(Command::MoveVms(MoveVms { moves, stop, planned: Some(3) }));
+        let Outcome::Moved { begun, refused, .. } = done.outcome else { panic!("{done:?}") };
+        let begun: Vec<VmId> = begun.iter().map(|moved| moved.vm).collect();
+        (begun, refused.iter().map(|(vm, reason)| format!("{vm}: {reason}")).collect::<Vec<_>>())
+    };
+    let full = |vm: VmId| format!("{vm}: Capacity: VCPU: 1 wanted, 0 free of 8");
+    assert_eq!(moved(&vms[..2]), (vec![vms[0]], vec![full(vms[1])]));
+    assert_eq!(moved(&vms[2..]), (vec![], vec![full(vms[2])]));
+}
+
+/// For random clusters: plans of many moves, begun a few at a time, end where they say, with nobody who waits.
+#[test]
+fn plans_of_many_moves_are_carried_out_a_few_at_a_time() {
+    let (mut moved, mut together) = (0, 0);
+    for seed in 0..300 {
+        let mut cluster = movable_world(seed);
+        for round in 0.. {
+            assert!(round < 60, "seed {seed}: it does not end");
+            let (_, begun) = begin(&mut cluster);
+            if begun.is_empty() {
+                break;
+            }
+            assert!(begun.len() <= MOVES_AT_ONCE);
+            together += usize::from(begun.len() > 1);
+            moved += begun.len();
+            arrive(&mut cluster, &begun);
+        }
+    }
+    assert!(moved > 50 && together > 8, "{moved} moves, {together} times some together");
+}
+
+/// A random cluster in which nobody waits, and most may be moved.
+fn movable_world(seed: u64) -> Cluster {
+    let mut cluster = world(seed);
+    let mut dice = Dice(seed ^ 4);
+    let all: Vec<VmId> = cluster.state.vms.keys().copied().collect();
+    for id in all {
+        let vm = cluster.state.vms.get_mut(&id).expect("it is there");
+        vm.spec.policies.disk_loss = DiskLoss::Recreate;
+        if !dice.once_in(3) {
+            vm.spec.availability = Availability::Failover;
+            vm.claim.iter_mut().for_each(|claim| claim.availability = Availability::Failover);
+        }
+    }
+    cluster.state.waiting.clone().into_iter().for_each(|vm| cluster.delete(vm));
+    let placed: Vec<VmId> = cluster.state.vms.keys().copied().collect();
+    for vm in placed {
+        if cluster.record(vm).claim.is_some() {
+            cluster.run(vm);
+        }
+    }
+    cluster
+}
+
 /// For random clusters: every plan improves, apply takes it, the VMs end where it says, the imbalance is what it said,
 /// and repeated plans end.
 #[test]
 fn plans_of_random_clusters_are_carried_out_and_come_to_an_end() {
     let mut moved = 0;
     for seed in 0..400 {
-        let mut cluster = world(seed);
-        let mut dice = Dice(seed ^ 4);
-        let all: Vec<VmId> = cluster.state.vms.keys().copied().collect();
-        for id in all {
-            let vm = cluster.state.vms.get_mut(&id).expect("it is there");
-            vm.spec.policies.disk_loss = DiskLoss::Recreate;
-            if !dice.once_in(3) {
-                vm.spec.availability = Availability::Failover;
-                vm.claim.iter_mut().for_each(|claim| claim.availability = Availability::Failover);
-            }
-        }
-        cluster.state.waiting.clone().into_iter().for_each(|vm| cluster.delete(vm));
-        let placed: Vec<VmId> = cluster.state.vms.keys().copied().collect();
-        for vm in placed {
-            if cluster.record(vm).claim.is_some() {
-                cluster.run(vm);
-            }
-        }
+        let mut cluster = movable_world(seed);
         let mut last = None;
         for round in 0.. {
             assert!(round < 20, "seed {seed}: it does not end");

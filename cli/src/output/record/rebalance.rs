@@ -18,10 +18,15 @@ impl Record for Rebalance {
     }
 
     fn detail(&self, _now: Now) -> String {
-        let moves = match (self.moves.len(), self.applied) {
+        let planned = text::count(self.planned as usize, "move");
+        let moves = match (self.planned, self.applied) {
             (0, _) => "nothing gains enough by moving".to_owned(),
-            (count, true) => format!("{} begun", text::count(count - self.refused.len(), "move")),
-            (count, false) => format!("{}, not begun (--apply begins them)", text::count(count, "move")),
+            (_, false) => format!("{planned}, not begun (--apply begins them, a few at a time)"),
+            (all, true) if self.moves.len() as u64 == all => format!("{planned} begun"),
+            (_, true) => format!(
+                "{} of {planned} begun; run it again when those under way have arrived",
+                self.moves.len()
+            ),
         };
         let mut text = table::fields(&[
             field(
@@ -29,6 +34,7 @@ impl Record for Rebalance {
                 format!("{} points now, {} after", points(self.imbalance), points(self.imbalance_after)),
             ),
             field("Plan", moves),
+            field("Under way", format!("{} by earlier calls", self.under_way)),
             field("Revision", self.revision),
         ]);
         if !self.moves.is_empty() {

@@ -1,12 +1,19 @@
 //! Moves by an operator's word, for a better balance: the VM is stopped, its epoch released, and it is placed anew,
 //! on the node it was moved to if it still fits there.
 
+use std::collections::BTreeMap;
+
 use super::{Cx, invalid, not_found, wrong_state};
 use crate::command::{MoveVms, Relocation};
-use crate::id::VmId;
+use crate::feasible::{capacity, claim_of, feasible};
+use crate::id::NodeId;
 use crate::limits;
-use crate::reply::{Kind, Outcome, Reason};
+use crate::reply::{Kind, Moved, Outcome, Reason};
+use crate::resources::Resources;
 use crate::vm::{StopMode, TaskState, Vacate};
+
+/// By node, what will claim it.
+type Heading = BTreeMap<NodeId, Resources>;
 
 impl Cx<'_> {
     pub(super) fn move_vms(&mut self, c: &MoveVms) -> Result<Outcome, Reason> {
@@ -16,22 +23,55 @@ impl Cx<'_> {
                 format!("are {}, must be 1 to {}", c.moves.len(), limits::BATCH_MAX),
             ));
         }
-        let mut refused: Vec<(VmId, Reason)> = Vec::new();
+        let mut heading = c.planned.map(|_| self.heading());
+        let (mut begun, mut refused) = (Vec::new(), Vec::new());
         for relocation in &c.moves {
-            if let Err(reason) = self.move_vm(relocation, c.stop) {
-                refused.push((relocation.vm, reason));
+            match self.move_vm(relocation, c.stop, heading.as_mut()) {
+                Ok(moved) => begun.push(moved),
+                Err(reason) => refused.push((relocation.vm, reason)),
             }
         }
-        Ok(Outcome::Placed { refused })
+        Ok(match c.planned {
+            Some(planned) => Outcome::Moved { begun, planned, refused },
+            None => Outcome::Placed { refused },
+        })
     }
 
-    fn move_vm(&mut self, c: &Relocation, stop: StopMode) -> Result<(), Reason> {
+    /// What is on its way to each node, and claims nothing there yet.
+    fn heading(&self) -> Heading {
+        let mut heading = Heading::new();
+        for vm in self.state.vms.values() {
+            let leaving = vm.claim.as_ref().and(vm.recovery.vacate.as_ref()).and_then(|vacate| vacate.to);
+            let waiting = vm.recovery.move_to.filter(|_| self.state.waiting.contains(&vm.id));
+            if let Some(to) = leaving.or(waiting) {
+                heading.entry(to).or_default().add(&claim_of(&vm.spec));
+            }
+        }
+        heading
+    }
+
+    /// With `heading`, only to a node that has room for it beside what is on its way there.
+    fn move_vm(
+        &mut self,
+        c: &Relocation,
+        stop: StopMode,
+        heading: Option<&mut Heading>,
+    ) -> Result<Moved, Reason> {
         let mut vm = self.vm(c.vm)?;
         let to = self.state.nodes.get(&c.to).ok_or_else(|| not_found(Kind::Node, c.to))?;
         vm.may_move().map_err(|why| wrong_state(format!("VM `{}` cannot be moved: {why}", vm.name)))?;
-        let stands = vm.claim.as_ref().is_some_and(|claim| claim.epoch == c.epoch && claim.node != c.to);
-        if !stands {
+        let stands = vm.claim.as_ref().filter(|claim| claim.epoch == c.epoch && claim.node != c.to);
+        let Some(from) = stands.map(|claim| claim.node) else {
             return Err(wrong_state(format!("VM `{}` is not where it was any longer", vm.name)));
+        };
+        if let Some(heading) = heading {
+            let (claim, heading) = (claim_of(&vm.spec), heading.entry(c.to).or_default());
+            let mut taken = to.allocated.clone();
+            taken.add(heading);
+            feasible(self.state, to, &vm)
+                .and_then(|()| capacity(to, &taken, &claim).map_err(|refusal| ("Capacity", refusal)))
+                .map_err(|(by, message)| Reason::Infeasible { by: by.to_owned(), message })?;
+            heading.add(&claim);
         }
         let reason = format!("rebalance: moves to {}", to.name);
         vm.recovery.vacate = Some(Vacate { since: self.at, reason: reason.clone(), stop, to: Some(c.to) });
@@ -39,6 +79,6 @@ impl Cx<'_> {
         vm.task_state = Some(TaskState::Moving);
         self.event(Kind::Vm, vm.id, &vm.name, "leaving", reason);
         self.put_vm(vm);
-        Ok(())
+        Ok(Moved { vm: c.vm, from, to: c.to, gain: c.gain })
     }
 }

@@ -78,8 +78,12 @@ pub struct Choice {
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub withheld: BTreeSet<NodeId>,
     pub candidates: u32,
-    /// The chosen host first, then the runners-up.
+    /// The chosen host first, then the runners-up; empty where none fitted.
     pub scores: Vec<Score>,
+    /// Revision of the policy decided by, which may be another when this is applied. Those who do not tell mean the one
+    /// that is in force then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<Revision>,
 }
 
 /// The leader found no host: keep the reasons; with `give_up`, the VM goes to ERROR. The reasons may be those of some
@@ -100,6 +104,9 @@ pub struct NoHost {
     /// The hosts where it failed to build may be tried again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub retry: bool,
+    /// What was decided on, for the record; without it the record of the last decision stays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub choice: Option<Choice>,
 }
 
 /// Start, stop or reboot.
@@ -225,6 +232,10 @@ pub struct PreemptVms {
 pub struct MoveVms {
     pub moves: Vec<Relocation>,
     pub stop: StopMode,
+    /// How many moves the plan has that these are of, when each is to begin only if its node takes it as things stand.
+    /// Absent in entries from before that was asked: they mean what they meant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub planned: Option<u32>,
 }
 
 /// One VM of a [`MoveVms`].
@@ -234,6 +245,9 @@ pub struct Relocation {
     /// Of the placement that the plan was made for.
     pub epoch: Epoch,
     pub to: NodeId,
+    /// What it gains, in millionths: for the answer.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub gain: u64,
 }
 
 /// The drain of its node stops a pinned VM.

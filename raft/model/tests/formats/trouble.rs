@@ -59,7 +59,8 @@ pub fn commands() -> Vec<Command> {
         Command::SetClock(SetClock { leadership, by_ms: -3_600_000 }),
         Command::ShortenLease(ShortenLease { node, freeze: Revision(45) }),
         Command::MoveVms(MoveVms {
-            moves: vec![Relocation { vm: vm(), epoch: epoch(), to: NodeId(2) }],
+            moves: vec![Relocation { vm: vm(), epoch: epoch(), to: NodeId(2), gain: 0 }],
+            planned: None,
             stop: StopMode::Graceful { timeout_s: 60 },
         }),
         Command::PreemptVms(PreemptVms {

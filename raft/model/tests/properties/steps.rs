@@ -199,6 +199,10 @@ pub fn step() -> impl Strategy<Value = Step> {
             counts: if give_up { [("Capacity".to_owned(), 3)].into() } else { Default::default() },
             reserve: (leadership % 2 == 0).then_some(NodeId(1 + leadership % 3)),
             retry: leadership % 3 == 0,
+            choice: give_up.then(|| Choice {
+                seen: Revision(leadership), withheld: Default::default(), candidates: 0, scores: Vec::new(),
+                policy: Some(Revision(leadership)),
+            }),
         }))),
         4 => (vm.clone(), any::<bool>(), any::<bool>(), stop()).prop_map(move |(v, on, reboot, stop)| {
             command(Command::SetVmPower(SetVmPower {
@@ -407,7 +411,8 @@ pub fn command_of(step: &Step, state: &State, n: u64) -> Command {
         Step::Move { vm, to } => {
             let (_, epoch, _) = claim(state, *vm, false);
             Command::MoveVms(MoveVms {
-                moves: vec![Relocation { vm: vm_id(*vm), epoch, to: *to }],
+                moves: vec![Relocation { vm: vm_id(*vm), epoch, to: *to, gain: 0 }],
+                planned: (vm % 2 == 0).then_some(1),
                 stop: StopMode::Force,
             })
         }
