@@ -10,6 +10,7 @@ use openraft::async_runtime::WatchReceiver;
 use tokio::sync::{RwLock, watch};
 use tokio::time::Instant;
 
+use crate::applied::Waiting;
 use crate::guarded::Guarded;
 use crate::handle::{Published, RaftStatus};
 use crate::identity::Identity;
@@ -30,6 +31,7 @@ pub(crate) struct Core {
     pub(crate) store: LogStore,
     pub(crate) peers: Arc<Peers>,
     pub(crate) published: watch::Receiver<Arc<Published>>,
+    pub(crate) waiting: Arc<Waiting>,
     pub(crate) status: watch::Sender<RaftStatus>,
     pub(crate) stamps: Arc<Stamps>,
     /// Shared by whoever stamps an entry until it is applied; held alone while the clock is set. Otherwise entries
@@ -108,12 +110,15 @@ impl Core {
     /// would take its time to notice.
     pub(crate) async fn while_leader<T>(&self, leader: NodeId, work: impl Future<Output = T>) -> Option<T> {
         const GRACE: Duration = Duration::from_millis(200);
-        let mut metrics = self.raft.metrics();
+        let mut status = self.status.subscribe();
         let replaced = async {
+            let another = |now: Option<NodeId>| now.is_some_and(|now| now != leader);
             loop {
-                let now = self.leader();
-                if now.is_some_and(|now| now != leader) || metrics.changed().await.is_err() {
-                    return tokio::time::sleep(GRACE).await;
+                let _ = status.wait_for(|status| another(status.leader)).await;
+                tokio::time::sleep(GRACE).await;
+                // The status may be a moment behind.
+                if another(self.leader()) {
+                    return;
                 }
             }
         };
@@ -145,12 +150,16 @@ impl Core {
 
     /// Waits until the entry at `index` is applied here.
     pub(crate) async fn wait_applied(&self, index: u64, deadline: Instant) -> Option<Arc<Published>> {
-        let mut published = self.published.clone();
-        let applied = published.wait_for(|published| published.log_index >= index);
-        match tokio::time::timeout_at(deadline, applied).await {
-            Ok(Ok(published)) => Some(Arc::clone(&published)),
-            _ => None,
+        let mut place = self.waiting.enter(index);
+        let mut published = self.state();
+        if published.log_index < index {
+            let called = tokio::time::timeout_at(deadline, place.called()).await;
+            published = self.state();
+            if called != Ok(true) {
+                return None;
+            }
         }
+        Some(published)
     }
 }
 

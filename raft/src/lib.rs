@@ -1,6 +1,7 @@
 //! The shell round openraft: durable log, snapshots, peer service and the handle the rest of Holm uses.
 //! See README.md for the invariants, and [`Handle`] for how to use it.
 
+mod applied;
 mod blocking;
 mod core;
 mod durable;
@@ -12,6 +13,7 @@ mod files;
 mod golden;
 mod guarded;
 pub mod handle;
+mod history;
 pub mod identity;
 pub mod join;
 mod leadership;
@@ -40,6 +42,7 @@ mod wire;
 
 pub use fatal::{EXIT_CODE, essential};
 pub use handle::{Committed, Handle, ProposeError, Published, RaftStatus, ReadError};
+pub use history::HistoryError;
 pub use identity::Identity;
 pub use join::{init_cluster, join_cluster};
 pub use start::{Config, StartError, Timing, start};

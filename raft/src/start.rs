@@ -48,8 +48,6 @@ pub struct Timing {
     pub heartbeat: Duration,
     pub election_min: Duration,
     pub election_max: Duration,
-    /// How long a write waits for others to share its fsync.
-    pub linger: Duration,
     /// Entries between two snapshots.
     pub snapshot_every: u64,
     /// Entries kept behind a snapshot, so that a follower that was away for a while needs none.
@@ -63,7 +61,6 @@ impl Default for Timing {
             heartbeat: Duration::from_millis(250),
             election_min: Duration::from_millis(500),
             election_max: Duration::from_millis(900),
-            linger: Duration::from_millis(1),
             snapshot_every: if often { 60 } else { 5_000 },
             keep: if often { 20 } else { 10_000 },
         }
@@ -102,7 +99,7 @@ pub async fn start(config: Config) -> Result<Handle, StartError> {
     let advertise = if config.advertise.is_empty() { peer_addr.to_string() } else { config.advertise };
 
     let peers = Arc::new(Peers::new(identity.cluster, identity.node));
-    let published = state_machine.watch();
+    let (published, waiting) = (state_machine.watch(), state_machine.waiting());
     let snapshot_problem = state_machine.snapshot_problem();
     let stamps = state_machine.stamps();
     let factory = Factory { peers: Arc::clone(&peers), node: identity.node.0 };
@@ -122,6 +119,7 @@ pub async fn start(config: Config) -> Result<Handle, StartError> {
         store,
         peers,
         published,
+        waiting,
         status: watch::Sender::new(RaftStatus::default()),
         stamps,
         stamping: RwLock::default(),
@@ -196,7 +194,9 @@ fn raft_config(timing: &Timing) -> Result<openraft::Config, StartError> {
         heartbeat_interval: ms(timing.heartbeat),
         election_timeout_min: ms(timing.election_min),
         election_timeout_max: ms(timing.election_max),
-        api_batch_linger_ms: ms(timing.linger),
+        // Waiting for more writes would hold up Raft's core, answers of followers included; those that come while the disk
+        // is busy share the next fsync anyway.
+        api_batch_linger_ms: 0,
         snapshot_policy: SnapshotPolicy::LogsSinceLast(timing.snapshot_every),
         max_in_snapshot_log_to_keep: timing.keep,
         replication_lag_threshold: 100,

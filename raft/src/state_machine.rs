@@ -20,6 +20,7 @@ use openraft::storage::{ApplyResponder, EntryResponder, RaftSnapshotBuilder, Raf
 use openraft::{EntryPayload, OptionalSend, StoredMembership};
 use tokio::sync::watch;
 
+use crate::applied::Waiting;
 use crate::fatal::{panic_message, stop_process};
 use crate::faults;
 use crate::guarded::Guarded;
@@ -42,6 +43,7 @@ pub struct StateMachine {
     last: Option<LogId>,
     membership: Membership,
     published: watch::Sender<Arc<Published>>,
+    waiting: Arc<Waiting>,
     builder: Builder,
     stamps: Arc<Stamps>,
 }
@@ -79,11 +81,17 @@ impl StateMachine {
         }
         let builder = Builder { file, problem: Arc::default(), stopping, source: None };
         let (published, _) = watch::channel(Arc::new(publication(last, &state)));
-        Ok(Self { state, last, membership, published, builder, stamps: Arc::default() })
+        let (waiting, stamps) = (Arc::default(), Arc::default());
+        Ok(Self { state, last, membership, published, waiting, builder, stamps })
     }
 
     pub(crate) fn watch(&self) -> watch::Receiver<Arc<Published>> {
         self.published.subscribe()
+    }
+
+    /// Who waits until an entry is applied.
+    pub(crate) fn waiting(&self) -> Arc<Waiting> {
+        Arc::clone(&self.waiting)
     }
 
     /// Why no snapshot can be written at present, if so.
@@ -132,7 +140,10 @@ impl StateMachine {
     }
 
     fn publish(&self) {
-        self.published.send_replace(Arc::new(publication(self.last, &self.state)));
+        let published = publication(self.last, &self.state);
+        let index = published.log_index;
+        self.published.send_replace(Arc::new(published));
+        self.waiting.wake(index);
     }
 
     fn publish_and_answer(&self, replies: &mut Vec<(ApplyResponder<TypeConfig>, Option<Reply>)>) {
@@ -140,6 +151,12 @@ impl StateMachine {
         for (responder, reply) in replies.drain(..) {
             responder.send(reply);
         }
+    }
+}
+
+impl Drop for StateMachine {
+    fn drop(&mut self) {
+        self.waiting.close();
     }
 }
 

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use openraft::Instant;
+use openraft::Instant as _;
 use openraft::async_runtime::WatchReceiver;
 use openraft::errors::Fatal;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::core::Core;
 use crate::fatal::stop_process;
@@ -17,6 +17,8 @@ use crate::handle::RaftStatus;
 use crate::stall::STALLED;
 use crate::types::{TypeConfig, node_id};
 
+/// What is not urgent is told this often at most.
+const PACE: Duration = Duration::from_millis(20);
 /// Silence grows without anything happening: it is told anew this often.
 const REFRESH: Duration = Duration::from_millis(250);
 /// Pause between two probes.
@@ -29,13 +31,28 @@ pub(crate) async fn publish(core: Arc<Core>) {
     let mut metrics = core.raft.metrics();
     let mut published = core.published.clone();
     loop {
+        let (told, at) = (standing(&core), Instant::now());
         core.status.send_replace(status(&core));
-        tokio::select! {
-            changed = metrics.changed() => if changed.is_err() { return core.await_the_end().await },
-            changed = published.changed() => if changed.is_err() { return core.await_the_end().await },
-            () = tokio::time::sleep(REFRESH) => {}
+        // Raft has news with every entry, and each telling wakes all who listen.
+        while standing(&core) == told && at.elapsed() < PACE {
+            tokio::select! {
+                changed = metrics.changed() => if changed.is_err() { return core.await_the_end().await },
+                changed = published.changed() => if changed.is_err() { return core.await_the_end().await },
+                () = sleep_until(at + REFRESH) => {}
+            }
         }
     }
+}
+
+/// What must be told at once when it changes: term, leader, whether this process leads, members, removed or not.
+fn standing(core: &Core) -> impl PartialEq + use<> {
+    let (term, members) = {
+        let metrics = core.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        (metrics.current_term, *metrics.membership_config.log_id())
+    };
+    let leading = core.is_leader() && core.has_begun(term);
+    (term, core.leader(), leading, members, core.peers.told_removed())
 }
 
 fn status(core: &Core) -> RaftStatus {
