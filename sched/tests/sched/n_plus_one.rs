@@ -89,12 +89,12 @@ fn holds_after(cluster: &Cluster, command: Command) -> bool {
     n_plus_one_after(&cluster.state, cluster.now, &actor, &command).expect("apply takes it").holds()
 }
 
-fn start(vm: VmId) -> Command {
+pub fn start(vm: VmId) -> Command {
     let (want, stop) = (WantPower::On, StopMode::Force);
     Command::SetVmPower(SetVmPower { vm, want, reboot: false, stop, admitted: None, expected: None })
 }
 
-fn to_failover(vm: VmId) -> Command {
+pub fn to_failover(vm: VmId) -> Command {
     Command::SetVmPolicies(SetVmPolicies {
         vm,
         availability: Some(Availability::Failover),

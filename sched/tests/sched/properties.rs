@@ -4,11 +4,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use holm_model::command::{CreateVm, CreateVms, PlaceVms, ReleaseCause, SetQuota, UpdateAggregate};
+use holm_model::command::{
+    CreateVm, CreateVms, PlaceVms, ReleaseCause, SetQuota, SetVmPolicies, UpdateAggregate,
+};
 use holm_model::feasible::no_node_fits;
 use holm_model::group::GroupPolicy;
 use holm_model::resources::InventoryOverride;
-use holm_model::vm::{Availability, DiskLoss, Vm};
+use holm_model::vm::{Availability, DiskLoss, Recovery, Vm, WantPower};
 use holm_model::{
     Actor, AggregateId, Command, GroupId, NodeId, Outcome, ResourceClass, State, Timestamp, VmId, invariant,
 };
@@ -22,6 +24,7 @@ use holm_sched::{
 use proptest::prelude::*;
 
 use crate::cluster::{Cluster, SMALL_VM};
+use crate::n_plus_one::{start, to_failover};
 use crate::world::{Dice, unheard, wish, world};
 
 fn decide(state: &State) -> Vec<Command> {
@@ -280,7 +283,8 @@ proptest! {
         }
     }
 
-    /// What is admitted because N+1 would hold with it leaves N+1 holding.
+    /// Whatever brings a VM that is to be held, a creation, a start, a change of what is asked of it: with what N+1 would
+    /// hold, it then holds, and not only once the node says that it is bound to its lease.
     #[test]
     fn n_plus_one_holds_with_what_it_was_asked_about(seed: u64) {
         let mut cluster = world(seed);
@@ -288,16 +292,34 @@ proptest! {
         come_to_rest(&mut cluster);
         let flavor = cluster.flavor_with(SMALL_VM, &[]);
         let actor = Actor { name: "test".into(), project: "default".into() };
-        for _ in 0..3 {
-            let request = cluster.request(flavor, |vm| {
-                vm.availability = Availability::Failover;
-                vm.policies.disk_loss = DiskLoss::Recreate;
-            });
-            let command = Command::CreateVm(request);
+        let mut dice = Dice(seed ^ 6);
+        for _ in 0..4 {
+            let placed: Vec<VmId> =
+                cluster.state.vms.values().filter(|vm| vm.claim.is_some() && vm.recovery == Recovery::default())
+                    .map(|vm| vm.id).collect();
+            let command = match (dice.roll(3), placed.as_slice()) {
+                (0, [_, ..]) => to_failover(dice.pick(&placed)),
+                (1, [_, ..]) => {
+                    let vm = dice.pick(&placed);
+                    if cluster.record(vm).power.want == WantPower::On {
+                        cluster.switch_off(vm);
+                    }
+                    cluster.apply(to_failover(vm));
+                    start(vm)
+                }
+                _ => Command::CreateVm(cluster.request(flavor, |vm| {
+                    vm.availability = Availability::Failover;
+                    vm.policies.disk_loss = DiskLoss::Recreate;
+                })),
+            };
             let Ok(foreseen) = n_plus_one_after(&cluster.state, cluster.now, &actor, &command) else { continue };
-            cluster.done(command);
+            cluster.done(command.clone());
             come_to_rest(&mut cluster);
             prop_assert_eq!(n_plus_one(&cluster.state).holds(), foreseen.holds());
+            if let Command::SetVmPolicies(SetVmPolicies { vm, .. }) = command && cluster.record(vm).claim.is_some() {
+                cluster.tell_armed(vm, cluster.record(vm).recovery.availability_revision);
+                prop_assert_eq!(n_plus_one(&cluster.state).holds(), foreseen.holds());
+            }
         }
     }
 
