@@ -31,6 +31,7 @@ mod quotas;
 mod range;
 mod read;
 mod rebalance;
+mod replay;
 mod scheduler;
 mod vm_create;
 mod vm_keep;
@@ -74,6 +75,7 @@ fn routes() -> OpenApiRouter<Shared> {
         .merge(vms::routes())
         .merge(vm_keep::routes())
         .merge(explain::routes())
+        .merge(replay::routes())
         .merge(console::routes())
         .merge(nodes::routes())
         .merge(drain::routes())

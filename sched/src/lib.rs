@@ -35,7 +35,7 @@ pub use host::Host;
 pub use ignored::ignored;
 pub use n_plus_one::{NPlusOne, n_plus_one, n_plus_one_after};
 pub use policy::Policy;
-pub use queue::replay;
+pub use queue::{decide_again, replay};
 pub use rebalance::rebalance;
 pub use request::Request;
 pub use select::Batch;

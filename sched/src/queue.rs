@@ -10,7 +10,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use holm_model::command::{Choice, Placement};
-use holm_model::vm::Vm;
+use holm_model::vm::{Decision, RUNNERS_UP_MAX, Vm};
 use holm_model::{NodeId, State, Timestamp, VmId};
 
 use crate::policy::Policy;
@@ -49,10 +49,26 @@ pub fn run<'a>(state: &'a State, policy: &'a Policy, withheld: &BTreeSet<NodeId>
 }
 
 /// Makes the decision for `vm` again: `state` as it was at the revision a decision has `seen`, `withheld`
-/// as it has recorded. The same state gives the same choice, bit for bit; none if `vm` was not placed.
+/// as it has recorded. The same state gives the same choice, bit for bit; none if no host fitted `vm`.
 pub fn replay(state: &State, withheld: &BTreeSet<NodeId>, vm: VmId) -> Option<Placement> {
     let policy = Policy::of(&state.scheduler);
     run(state, &policy, withheld).placements.into_iter().find(|placement| placement.vm == vm)
+}
+
+/// The decision that `made` records of `vm`, made again on `seen`, the state of the revision it has seen: equal to it,
+/// or something is wrong.
+pub fn decide_again(seen: &State, vm: VmId, made: &Decision) -> Decision {
+    let choice = replay(seen, &made.withheld, vm).and_then(|placement| placement.choice);
+    let choice = choice.unwrap_or_else(|| no_choice(seen, &made.withheld));
+    let mut scores = choice.scores;
+    scores.truncate(RUNNERS_UP_MAX + 1);
+    Decision {
+        seen: choice.seen,
+        policy: choice.policy.unwrap_or(made.policy),
+        candidates: choice.candidates,
+        scores,
+        ..made.clone()
+    }
 }
 
 fn in_order(state: &State) -> Vec<&Vm> {
@@ -67,11 +83,18 @@ pub fn rank(vm: &Vm) -> (Reverse<i32>, Timestamp, VmId) {
 }
 
 fn placement(state: &State, withheld: &BTreeSet<NodeId>, vm: VmId, chosen: Chosen) -> Placement {
-    let choice = Choice {
+    let none = no_choice(state, withheld);
+    let choice = Choice { candidates: chosen.candidates, scores: chosen.scores, ..none };
+    Placement { vm, node: chosen.node, choice: Some(choice) }
+}
+
+/// The record of a decision on `state` that found no host.
+pub fn no_choice(state: &State, withheld: &BTreeSet<NodeId>) -> Choice {
+    Choice {
         seen: state.revision,
         withheld: withheld.clone(),
-        candidates: chosen.candidates,
-        scores: chosen.scores,
-    };
-    Placement { vm, node: chosen.node, choice: Some(choice) }
+        candidates: 0,
+        scores: Vec::new(),
+        policy: Some(state.scheduler.revision),
+    }
 }

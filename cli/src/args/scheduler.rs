@@ -49,6 +49,9 @@ pub struct Set {
     /// Keep a host for a VM that has waited so many seconds; 0 keeps none.
     #[arg(long, value_name = "SECONDS", group = "change")]
     pub reserve_after_s: Option<u32>,
+    /// A VM that fits nowhere waits so many seconds before it goes to ERROR.
+    #[arg(long, value_name = "SECONDS", group = "change")]
+    pub build_timeout: Option<u32>,
     /// What becomes of a new failover VM with which the cluster could no longer lose any one node.
     #[arg(long, value_enum, group = "change")]
     pub n_plus_one: Option<NPlusOne>,

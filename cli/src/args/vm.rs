@@ -29,6 +29,9 @@ pub enum Verb {
     Console(Target),
     /// Says why a VM is where it is, or why it is not placed: host by host.
     Explain(Explain),
+    /// Makes the last decision about a VM again, on the state and by the policy it was made on, and says whether it is
+    /// the same. The node that is asked needs its log of that time: of decisions older than its snapshot it has none.
+    Replay(Target),
     /// Changes how a VM is kept running; what is not named stays.
     Set(Set),
     /// Takes VMs from a node that is down because you know that the machine is off: they start anew on other nodes,

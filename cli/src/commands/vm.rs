@@ -8,6 +8,7 @@ mod explain;
 mod list;
 mod log;
 mod power;
+mod replay;
 mod set;
 mod show;
 pub mod wait;
@@ -29,6 +30,7 @@ pub async fn run(cx: &Context, verb: Verb) -> Result<(), Error> {
         Verb::Log(typed) => log::run(cx, &typed).await,
         Verb::Console(typed) => Box::pin(console::run(cx, &typed)).await,
         Verb::Explain(typed) => explain::run(cx, &typed).await,
+        Verb::Replay(typed) => replay::run(cx, &typed).await,
         Verb::Set(typed) => set::run(cx, &typed).await,
         Verb::Evacuate(typed) => Box::pin(evacuate::run(cx, &typed)).await,
         Verb::ResetState(typed) => evacuate::reset_state(cx, &typed).await,

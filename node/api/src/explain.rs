@@ -102,6 +102,21 @@ pub struct Decision {
     pub scores: Vec<Score>,
 }
 
+/// The last decision about a VM, made again on the state it was made on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Replay {
+    pub vm: String,
+    /// Whether it is the same, bit for bit.
+    pub same: bool,
+    /// What is not, in words.
+    #[serde(default)]
+    pub differences: Vec<String>,
+    /// As it was recorded.
+    pub decision: Decision,
+    /// As it was made again.
+    pub again: Decision,
+}
+
 /// A node's score in a decision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Score {

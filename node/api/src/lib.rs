@@ -33,7 +33,9 @@ pub use cluster::{Checkpoint, Cluster, Member, Role};
 pub use deleted::Deleted;
 pub use drain::{BeginMaintenance, DrainNode, DrainProgress, LeftVm, NextForVm};
 pub use event::{Event, EventKind};
-pub use explain::{Advice, Decision, Eviction, Explanation, HostVerdict, Planned, Score, Verdict, Weight};
+pub use explain::{
+    Advice, Decision, Eviction, Explanation, HostVerdict, Planned, Replay, Score, Verdict, Weight,
+};
 pub use flavor::{CreateFlavor, Flavor};
 pub use group::{CreateServerGroup, GroupMember, GroupPolicy, PatchServerGroup, ServerGroup};
 pub use health::Health;

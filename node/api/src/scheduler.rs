@@ -26,6 +26,9 @@ pub struct SchedulerPolicy {
     /// Seconds after which a waiting VM gets a host kept for it; 0 keeps none.
     #[serde(default)]
     pub reserve_after_s: u32,
+    /// Seconds after which a VM that fits nowhere goes to ERROR.
+    #[serde(default = "ten_minutes")]
+    pub build_timeout_s: u32,
     /// What becomes of a new failover VM with which the cluster could no longer lose any one node.
     #[serde(default)]
     pub n_plus_one: NPlusOne,
@@ -49,6 +52,11 @@ fn yes() -> bool {
     true
 }
 
+/// What it was before it could be set.
+fn ten_minutes() -> u32 {
+    600
+}
+
 /// Body of `PUT /v1/scheduler`: the whole policy. What is not given is as by default.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -69,9 +77,12 @@ pub struct SetSchedulerPolicy {
     pub isolated_nodes: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restrict_isolated_hosts_to_isolated_images: Option<bool>,
-    /// At most 600; 0 keeps no host.
+    /// At most `build_timeout_s`; 0 keeps no host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reserve_after_s: Option<u32>,
+    /// 1 to 2419200, which is four weeks; 600 by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub build_timeout_s: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub n_plus_one: Option<NPlusOne>,
     #[serde(skip_serializing_if = "Option::is_none")]

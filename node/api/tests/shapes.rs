@@ -457,6 +457,7 @@ fn aggregates_groups_policy_quota_and_questions() {
         isolated_nodes: vec![],
         restrict_isolated_hosts_to_isolated_images: true,
         reserve_after_s: 30,
+        build_timeout_s: 600,
         n_plus_one: NPlusOne::Warn,
         preemption: false,
         warnings: vec![],

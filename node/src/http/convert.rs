@@ -12,7 +12,7 @@ use holm_api as api;
 use holm_model::reply::Kind;
 use holm_model::{self as model, NodeId, State};
 use holm_raft::handle::RaftStatus;
-use model::vm::{BUILD_TIMEOUT_MS, ObservedState, OnNoHost, TaskState, VmStatus, WantPower};
+use model::vm::{ObservedState, OnNoHost, TaskState, VmStatus, WantPower};
 
 pub use self::placement::*;
 pub use self::recovery::*;
@@ -93,7 +93,7 @@ pub fn vm(state: &State, vm: &model::vm::Vm) -> api::Vm {
         pci_devices: vm.claim.iter().flat_map(|claim| claim.parts.devices.iter().cloned()).collect(),
         reserved_node: vm.reserved.as_ref().map(|reserved| node_name(state, reserved.node)),
         waiting_since: vm.waiting_since.map(timestamp),
-        build_deadline: waits_until(vm),
+        build_deadline: waits_until(state, vm),
         created_at: timestamp(vm.created_at),
         updated_at: timestamp(vm.updated_at),
         revision: vm.revision.0,
@@ -102,9 +102,9 @@ pub fn vm(state: &State, vm: &model::vm::Vm) -> api::Vm {
 }
 
 /// One that lost its node waits for another without end.
-fn waits_until(vm: &model::vm::Vm) -> Option<api::Timestamp> {
+fn waits_until(state: &State, vm: &model::vm::Vm) -> Option<api::Timestamp> {
     let since = vm.waiting_since.filter(|_| !vm.recovery.failing_over)?;
-    Some(timestamp(model::Timestamp(since.0.saturating_add(BUILD_TIMEOUT_MS))))
+    Some(timestamp(model::Timestamp(since.0.saturating_add(state.scheduler.build_timeout_ms()))))
 }
 
 pub fn vm_status(status: VmStatus) -> api::VmStatus {

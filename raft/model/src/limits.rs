@@ -185,6 +185,11 @@ pub fn count(field: &str, count: usize) -> Result<(), Reason> {
 /// [`Reason::Invalid`] naming `field`.
 pub fn resource_class(field: &str, class: &crate::resources::ResourceClass) -> Result<(), Reason> {
     let crate::resources::ResourceClass::Custom(name) = class else { return Ok(()) };
+    if name == crate::parts::PCPU {
+        let message = "PCPU: a flavor asks for dedicated CPUs with `hw:cpu_policy=dedicated`, and quotas count them as \
+                       VCPU, like all vCPUs";
+        return Err(invalid(field, message));
+    }
     let allowed = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
     let custom =
         name.strip_prefix("CUSTOM_").is_some_and(|rest| !rest.is_empty() && rest.chars().all(allowed));

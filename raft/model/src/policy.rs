@@ -76,6 +76,11 @@ pub const MAX_IO_OPS: &str = "max_io_ops_per_host";
 /// How long a VM waits before a host is kept for it, unless the policy says otherwise.
 pub const RESERVE_AFTER_S: u32 = 30;
 
+/// How long a VM that fits nowhere waits before it goes to ERROR, unless the policy says otherwise.
+pub const BUILD_TIMEOUT_S: u32 = 600;
+/// The longest: four weeks.
+pub const BUILD_TIMEOUT_S_MAX: u32 = 28 * 24 * 3600;
+
 /// What becomes of a new failover VM with which the cluster could no longer lose any one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -100,6 +105,14 @@ fn reserve_after_s() -> u32 {
 
 fn is_usual(seconds: &u32) -> bool {
     *seconds == RESERVE_AFTER_S
+}
+
+fn build_timeout_s() -> u32 {
+    BUILD_TIMEOUT_S
+}
+
+fn is_usual_timeout(seconds: &u32) -> bool {
+    *seconds == BUILD_TIMEOUT_S
 }
 
 fn yes() -> bool {
@@ -131,6 +144,9 @@ pub struct SchedulerPolicy {
     /// A VM that has waited this long in vain gets a host kept for it, in seconds; 0 keeps none.
     #[serde(default = "reserve_after_s", skip_serializing_if = "is_usual")]
     pub reserve_after_s: u32,
+    /// A VM that fits nowhere waits this long, in seconds, before it goes to ERROR.
+    #[serde(default = "build_timeout_s", skip_serializing_if = "is_usual_timeout")]
+    pub build_timeout_s: u32,
     #[serde(default, skip_serializing_if = "NPlusOne::is_usual")]
     pub n_plus_one: NPlusOne,
     /// Whether VMs that allow it are evicted for others of greater priority.
@@ -141,6 +157,11 @@ pub struct SchedulerPolicy {
 }
 
 impl SchedulerPolicy {
+    /// `build_timeout_s` in milliseconds.
+    pub fn build_timeout_ms(&self) -> u64 {
+        u64::from(self.build_timeout_s) * 1000
+    }
+
     /// How much a weigher counts, in thousandths.
     pub fn multiplier(&self, weigher: &str) -> i64 {
         let later = || LATER_WEIGHERS.iter().find(|name| **name == weigher).and(default_multiplier(weigher));
@@ -213,6 +234,7 @@ impl Default for SchedulerPolicy {
             isolated_nodes: Vec::new(),
             restrict_isolated_hosts_to_isolated_images: true,
             reserve_after_s: RESERVE_AFTER_S,
+            build_timeout_s: BUILD_TIMEOUT_S,
             n_plus_one: NPlusOne::default(),
             preemption: false,
             revision: Revision::default(),

@@ -51,7 +51,7 @@ pub struct Vm {
     /// While it waits: the host that is kept for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved: Option<Reservation>,
-    /// How its host was chosen; none while it was never placed.
+    /// How its host was chosen, or that none fitted; none while nothing was decided.
     #[serde(default)]
     pub decision: Option<Decision>,
     /// While it waits unplaced: from when the build time-out counts.
@@ -355,12 +355,13 @@ pub struct Fault {
     pub at: Timestamp,
 }
 
-/// The record of the decision that placed a VM. The same state, at `seen`, and the same policy give the
+/// The record of the last decision about a VM: it was placed, or no host fitted. The same state, at `seen`, and the same
+/// policy give the
 /// same decision again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Decision {
     pub at: Timestamp,
-    /// Revision of the entry that placed it.
+    /// Revision of the entry that carried it out.
     pub revision: Revision,
     /// Revision of the state the leader decided on.
     pub seen: Revision,
@@ -374,7 +375,7 @@ pub struct Decision {
     pub evicted: BTreeSet<VmId>,
     /// How many hosts passed the filters.
     pub candidates: u32,
-    /// The best hosts and their scores, the chosen one first; at most [`RUNNERS_UP_MAX`] + 1.
+    /// The best hosts and their scores, the chosen one first; at most [`RUNNERS_UP_MAX`] + 1. Empty where none fitted.
     pub scores: Vec<Score>,
 }
 
@@ -475,5 +476,3 @@ pub const RESTART_PAUSE_MS: u64 = 1_000;
 pub const RESTART_PAUSE_MAX_MS: u64 = 60_000;
 /// Longest start-up delay, in seconds.
 pub const START_DELAY_S_MAX: u32 = 3_600;
-/// A VM that fits nowhere waits this long before it goes to ERROR, in milliseconds.
-pub const BUILD_TIMEOUT_MS: u64 = 600_000;

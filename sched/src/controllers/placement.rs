@@ -5,10 +5,10 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
-use holm_model::command::{Command, NoHost, PlaceVms, PreemptVms};
+use holm_model::command::{Choice, Command, NoHost, PlaceVms, PreemptVms};
 use holm_model::feasible::no_node_fits;
 use holm_model::id::Revision;
-use holm_model::vm::{BUILD_TIMEOUT_MS, HostReason, OnNoHost, StopMode, Vm};
+use holm_model::vm::{HostReason, OnNoHost, StopMode, Vm};
 use holm_model::{NodeId, State, Timestamp};
 
 use super::node_health::UP_BELOW_MS;
@@ -50,7 +50,8 @@ impl Controller for Placement {
         }
         let leadership = leadership.revision;
         let policy = Policy::of(&state.scheduler);
-        let queue::Run { placements, unplaced, batch } = queue::run(state, &policy, &doubtful(facts));
+        let withheld = doubtful(facts);
+        let queue::Run { placements, unplaced, batch } = queue::run(state, &policy, &withheld);
         let mut commands = Vec::new();
         if !placements.is_empty() {
             commands.push(Command::PlaceVms(PlaceVms { leadership, placements, atomic: false }));
@@ -58,7 +59,8 @@ impl Controller for Placement {
         let eviction = batch.eviction(&unplaced);
         let preempting = eviction.as_ref().map(|(vm, _)| *vm);
         let reservations = batch.reservations(&unplaced, facts.now);
-        let mut said = Said::of(&batch);
+        let build_timeout_ms = state.scheduler.build_timeout_ms();
+        let mut said = Said::of(&batch, queue::no_choice(state, &withheld), build_timeout_ms);
         let no_hosts = unplaced.into_iter().enumerate().filter_map(|(place, vm)| {
             let kept = vm.reserved.as_ref().map(|reserved| reserved.node);
             // A node is kept with the eviction.
@@ -85,6 +87,9 @@ pub(super) fn doubtful(facts: &Facts) -> BTreeSet<NodeId> {
 /// Reasons, said once for all VMs of a shape: thousands may wait for the same.
 struct Said<'b, 'a> {
     batch: &'b Batch<'a>,
+    /// What is recorded of each.
+    choice: Choice,
+    build_timeout_ms: u64,
     /// Not where hosts are kept: there the answer depends on the place in the queue too.
     shared: bool,
     /// The latest last.
@@ -92,8 +97,8 @@ struct Said<'b, 'a> {
 }
 
 impl<'b, 'a> Said<'b, 'a> {
-    fn of(batch: &'b Batch<'a>) -> Self {
-        Self { batch, shared: !batch.keeps_hosts(), by_shape: VecDeque::new() }
+    fn of(batch: &'b Batch<'a>, choice: Choice, build_timeout_ms: u64) -> Self {
+        Self { batch, choice, build_timeout_ms, shared: !batch.keeps_hosts(), by_shape: VecDeque::new() }
     }
 
     fn reasons(&mut self, vm: &'a Vm) -> Rc<Reasons> {
@@ -118,32 +123,33 @@ impl<'b, 'a> Said<'b, 'a> {
         reserve: Option<NodeId>,
         in_front: bool,
     ) -> Option<NoHost> {
-        let give_up = gives_up(vm, now);
+        let give_up = gives_up(vm, now, self.build_timeout_ms);
         let retry = is_to_retry(vm, now);
         let must = give_up || retry || vm.reserved.as_ref().map(|reserved| reserved.node) != reserve;
         let told = !vm.refusals.is_empty();
         if told && !in_front && !must {
             return None;
         }
-        if self.batch.fits_withheld(vm) && !waited_too_long(vm, now) {
+        if self.batch.fits_withheld(vm) && !waited_too_long(vm, now, self.build_timeout_ms) {
             // Within seconds that host is heard and takes it, or is down and refuses it.
             return None;
         }
         let reasons = self.reasons(vm);
         let news = must || differ(&reasons, vm);
         let Reasons { counts, refusals } = reasons.as_ref().clone();
-        news.then_some(NoHost { leadership, vm: vm.id, refusals, give_up, counts, reserve, retry })
+        let choice = Some(self.choice.clone());
+        news.then_some(NoHost { leadership, vm: vm.id, refusals, give_up, counts, reserve, retry, choice })
     }
 }
 
-fn gives_up(vm: &Vm, now: Timestamp) -> bool {
+fn gives_up(vm: &Vm, now: Timestamp, build_timeout_ms: u64) -> bool {
     if vm.recovery.failing_over {
         // Nobody may be there to ask again for one that lost its node.
         return false;
     }
     match vm.spec.on_no_host {
         OnNoHost::Fail => true,
-        OnNoHost::Queue => waited_too_long(vm, now),
+        OnNoHost::Queue => waited_too_long(vm, now, build_timeout_ms),
     }
 }
 
@@ -153,8 +159,8 @@ fn is_to_retry(vm: &Vm, now: Timestamp) -> bool {
     vm.recovery.failing_over && !vm.excluded.is_empty() && paused
 }
 
-fn waited_too_long(vm: &Vm, now: Timestamp) -> bool {
-    vm.waiting_since.is_some_and(|since| now.since_ms(since) >= BUILD_TIMEOUT_MS)
+fn waited_too_long(vm: &Vm, now: Timestamp, build_timeout_ms: u64) -> bool {
+    vm.waiting_since.is_some_and(|since| now.since_ms(since) >= build_timeout_ms)
 }
 
 /// Whether another rule refuses on some host than the record says, or on another number of hosts. Numbers within a

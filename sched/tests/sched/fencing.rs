@@ -135,6 +135,7 @@ fn a_fence_frees_failover_vms_that_should_run_and_nothing_else() {
         counts: Default::default(),
         reserve: None,
         retry: false,
+        choice: None,
     };
     cluster.done(Command::NoHost(no_host));
     assert_eq!(cluster.record(failover).status, VmStatus::Build);

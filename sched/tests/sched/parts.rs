@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use holm_model::command::CreateFlavor;
+use holm_model::command::{CreateFlavor, SetQuota, UpdateNode};
 use holm_model::flavor::Size;
 use holm_model::parts::{PCPU, Parts, PciDevice};
+use holm_model::resources::InventoryOverride;
 use holm_model::vm::OnNoHost;
-use holm_model::{Command, FlavorId, Inventory, NodeId, Reply, ResourceClass, VmId, invariant};
+use holm_model::{Command, FlavorId, Inventory, NodeId, Reason, Reply, ResourceClass, VmId, invariant};
 use holm_sched::{Policy, explain};
 use uuid::Uuid;
 
@@ -79,6 +80,53 @@ fn dedicated_cpus_are_of_one_numa_node_where_they_fit_one() {
     assert_eq!(cluster.placed_on(late), None);
     assert_eq!(refusal(&cluster, late), "Capacity: PCPU: 2 wanted, 1 free of 5");
     assert_eq!(cpus(&mut cluster, 1, &dedicated), Some(vec![6]));
+}
+
+#[test]
+fn an_operator_keeps_dedicated_cpus_back_and_overcommits_none() {
+    let mut cluster = Cluster::of(&[MEDIUM]);
+    offer(&mut cluster, 1, &[(4, 0), (5, 0), (6, 0)], &[]);
+    let over = |over: InventoryOverride| BTreeMap::from([(ResourceClass::Custom(PCPU.into()), Some(over))]);
+    let reserved = InventoryOverride { reserved: Some(2), ..InventoryOverride::default() };
+    cluster.update(1, |node| node.inventory = over(reserved));
+    let two = vm(&mut cluster, 2, &[(PINNED, "dedicated")]);
+    assert_eq!(cluster.placed_on(two), None);
+    assert_eq!(refusal(&cluster, two), "Capacity: PCPU: 2 wanted, 1 free of 1");
+    // More than there are is not there, whatever is said of their number.
+    let many = InventoryOverride { reserved: Some(0), total: Some(9), ..InventoryOverride::default() };
+    cluster.update(1, |node| node.inventory = over(many));
+    assert_eq!(cluster.placed_on(two), Some(1));
+    let four = vm(&mut cluster, 4, &[(PINNED, "dedicated")]);
+    assert_eq!(cluster.placed_on(four), None);
+    assert_eq!(refusal(&cluster, four), "DedicatedCpu: dedicated CPUs: 4 wanted, 1 free of 3");
+
+    let twice =
+        InventoryOverride { allocation_ratio_thousandths: Some(2000), ..InventoryOverride::default() };
+    let update = UpdateNode {
+        node: NodeId(1),
+        labels: BTreeMap::new(),
+        taints: None,
+        traits: None,
+        inventory: over(twice),
+        expected: None,
+    };
+    let refused = "PCPU: allocation_ratio must be 1: a dedicated CPU is one VM's";
+    assert_eq!(
+        refused_field(&mut cluster, Command::UpdateNode(update)),
+        ("inventory".into(), refused.into())
+    );
+    let limits = BTreeMap::from([(ResourceClass::Custom(PCPU.into()), Some(4))]);
+    let quota = Command::SetQuota(SetQuota { project: "default".into(), limits });
+    let refused = "PCPU: a flavor asks for dedicated CPUs with `hw:cpu_policy=dedicated`, and quotas count them as \
+                   VCPU, like all vCPUs";
+    assert_eq!(refused_field(&mut cluster, quota), ("limits".into(), refused.into()));
+}
+
+fn refused_field(cluster: &mut Cluster, command: Command) -> (String, String) {
+    match cluster.apply(command) {
+        Reply::Rejected(Reason::Invalid { field, message }) => (field, message),
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]

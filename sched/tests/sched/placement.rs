@@ -1,16 +1,19 @@
 //! The placement controller: order, refusals worth recording, giving up.
 
-use holm_model::command::SetClock;
+use holm_model::command::{ReleaseCause, SetClock};
 use holm_model::flavor::Size;
+use holm_model::policy::BUILD_TIMEOUT_S;
 use holm_model::scheduling::Scheduling;
-use holm_model::vm::{BUILD_TIMEOUT_MS, OnNoHost, VmStatus};
+use holm_model::vm::{OnNoHost, VmStatus};
 use holm_model::{Command, NodeId, State, Timestamp, VmId};
 use holm_sched::controllers::{NO_HOST_MAX, Placement};
+use holm_sched::decide_again;
 use holm_sched::queue::PLACEMENTS_MAX;
 use holm_sched::{Controller, Facts};
 
 use crate::cluster::{Cluster, HostSize, MEDIUM, SMALL_VM};
 
+const BUILD_TIMEOUT_MS: u64 = BUILD_TIMEOUT_S as u64 * 1000;
 /// All of a medium host.
 const WHOLE: Size = Size { vcpus: 8, memory_mib: 1024, disk_gib: 0 };
 const TOO_BIG: Size = Size { vcpus: 200, memory_mib: 1024, disk_gib: 0 };
@@ -246,6 +249,56 @@ fn a_placed_vm_keeps_how_its_host_was_chosen() {
     let scores: Vec<_> = decision.scores.iter().map(|score| (score.node.0, score.score_millionths)).collect();
     assert_eq!((decision.candidates, scores), (2, vec![(3, 2_000_000), (1, 0)]));
     assert_eq!((decision.seen, decision.policy), (seen, cluster.state.scheduler.revision));
+}
+
+#[test]
+fn a_decision_names_the_policy_it_was_made_by_though_another_is_in_force_when_it_is_carried_out() {
+    let mut cluster = Cluster::of(&[MEDIUM]);
+    let by = cluster.state.scheduler.revision;
+    let vm = cluster.vm(SMALL_VM);
+    let commands = decide(&cluster);
+    cluster.policy(|policy| policy.weighers = [("Cpu".to_owned(), 2000)].into());
+    cluster.carry_out(commands);
+    let decision = cluster.record(vm).decision.clone().expect("it was decided");
+    assert!(cluster.record(vm).claim.is_some());
+    assert_eq!(decision.policy, by);
+    assert!(cluster.state.scheduler.revision > by);
+}
+
+#[test]
+fn a_decision_that_found_no_host_takes_the_place_of_the_one_before_and_can_be_made_again() {
+    let mut cluster = Cluster::of(&[MEDIUM; 2]);
+    cluster.cordon(2, "test");
+    let vm = cluster.vm(SMALL_VM);
+    let empty = cluster.state.clone();
+    assert_eq!(cluster.placed_on(vm), Some(1));
+    let placed = cluster.record(vm).decision.clone().expect("it was decided");
+    cluster.release(vm, ReleaseCause::BuildFailed { reason: "no disk".to_owned() });
+    let seen = cluster.state.clone();
+    assert_eq!(cluster.placed_on(vm), None);
+    let decision = cluster.record(vm).decision.clone().expect("it was decided");
+    assert_eq!((decision.candidates, decision.scores.as_slice()), (0, &[][..]));
+    assert_eq!((decision.seen, decision.policy), (seen.revision, seen.scheduler.revision));
+    assert!(decision.revision > placed.revision);
+    assert_eq!(holm_sched::replay(&seen, &decision.withheld, vm), None);
+    assert_eq!(decide_again(&seen, vm, &decision), decision);
+    let on_another = decide_again(&empty, vm, &decision);
+    assert_eq!((on_another.seen, on_another.scores.len()), (placed.seen, 1));
+}
+
+#[test]
+fn how_long_a_vm_waits_is_the_policys_to_say() {
+    let mut cluster = Cluster::of(&[]);
+    cluster.policy(|policy| policy.build_timeout_s = 60);
+    let vm = cluster.vm(SMALL_VM);
+    assert_eq!(cluster.placed_on(vm), None);
+    let since = cluster.record(vm).waiting_since.expect("it waits").0;
+    cluster.now = Timestamp(since + 59_999);
+    assert_eq!(cluster.placed_on(vm), None);
+    assert_eq!(cluster.record(vm).status, VmStatus::Build);
+    cluster.now = Timestamp(since + 60_000);
+    assert_eq!(cluster.placed_on(vm), None);
+    assert_eq!(cluster.record(vm).status, VmStatus::Error);
 }
 
 #[test]

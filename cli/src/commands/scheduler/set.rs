@@ -54,6 +54,7 @@ fn changed(policy: &SchedulerPolicy, typed: &Set) -> Result<SetSchedulerPolicy, 
                 .map_or(policy.restrict_isolated_hosts_to_isolated_images, |typed| typed == Switch::On),
         ),
         reserve_after_s: Some(typed.reserve_after_s.unwrap_or(policy.reserve_after_s)),
+        build_timeout_s: Some(typed.build_timeout.unwrap_or(policy.build_timeout_s)),
         n_plus_one: Some(typed.n_plus_one.map_or(policy.n_plus_one, |typed| match typed {
             Typed::Off => NPlusOne::Off,
             Typed::Warn => NPlusOne::Warn,
@@ -86,6 +87,8 @@ mod tests {
         assert_eq!(changed.filters.unwrap(), ["ComputeStatus", "Taints", "Capacity", "NumInstances"]);
         assert_eq!(changed.weighers.unwrap(), [("Ram".to_owned(), -1.5)].into());
         assert_eq!(changed.max_instances_per_host, Some(50));
+        assert_eq!(changed.build_timeout_s, Some(600));
+        assert_eq!(set(&["--build-timeout", "3600"]).unwrap().build_timeout_s, Some(3600));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use holm_api::{Eviction, Explanation, HostVerdict, Verdict};
+use holm_api::{Eviction, Explanation, HostVerdict, Replay, Verdict};
 use serde::Serialize;
 
 use super::vm::{decision, what_helps};
@@ -55,6 +55,31 @@ impl Record for Explanation {
         let hosts = if self.hosts.len() > EACH_MAX { grouped(self) } else { each(&self.hosts) };
         detail(self, now, &hosts)
     }
+}
+
+impl Record for Replay {
+    const COLUMNS: &'static [&'static str] = &["VM", "REVISION", "REPLAY"];
+
+    fn name(&self) -> String {
+        self.vm.clone()
+    }
+
+    fn row(&self, _now: Now) -> Vec<String> {
+        vec![self.vm.clone(), self.decision.seen.to_string(), same(self).into()]
+    }
+
+    fn detail(&self, now: Now) -> String {
+        table::fields(&[
+            field("VM", &self.vm),
+            field("Decision", decision(&self.decision, now)),
+            field("Made again", same(self)),
+            field("Differences", self.differences.join("\n")),
+        ])
+    }
+}
+
+fn same(replay: &Replay) -> &'static str {
+    if replay.same { "the same, bit for bit" } else { "another" }
 }
 
 fn detail(explained: &Explanation, now: Now, hosts: &str) -> String {

@@ -297,6 +297,7 @@ pub fn policy() -> SchedulerPolicy {
         isolated_nodes: vec!["n3".into()],
         restrict_isolated_hosts_to_isolated_images: true,
         reserve_after_s: 30,
+        build_timeout_s: 600,
         n_plus_one: holm_api::NPlusOne::Warn,
         preemption: false,
         known_filters: known.collect(),

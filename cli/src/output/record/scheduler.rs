@@ -44,6 +44,7 @@ impl Record for SchedulerPolicy {
                 if self.restrict_isolated_hosts_to_isolated_images { "no" } else { "yes" },
             ),
             field("Host kept after", keeps(self.reserve_after_s)),
+            field("Waits at most", format!("{} s", self.build_timeout_s)),
             field("N+1", n_plus_one(self.n_plus_one)),
             field("Warnings", self.warnings.join("\n")),
             field("Preemption", if self.preemption { "on" } else { "off" }),

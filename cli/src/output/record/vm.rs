@@ -64,7 +64,10 @@ impl Record for Vm {
             ),
             optional(
                 "Moved to",
-                self.recovery.moved_to.as_ref().map(|node| format!("{node}, if it fits there when it is started")),
+                self.recovery
+                    .moved_to
+                    .as_ref()
+                    .map(|node| format!("{node}, if it fits there when it is started")),
             ),
             optional("Node", self.node.as_ref()),
             optional("Hypervisor", self.hypervisor.as_ref().map(hypervisor_in_full)),
@@ -114,7 +117,7 @@ fn joined(items: &[impl ToString]) -> String {
     items.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
-/// How a host was chosen: `n1 (2.500) of 3 nodes, then n3 (1.250)`.
+/// How a host was chosen: `n1 (2.500) of 3 nodes, then n3 (1.250)`; or that none was.
 pub fn decision(made: &Decision, now: Now) -> String {
     let scores: Vec<_> =
         made.scores.iter().map(|score| format!("{} ({:.3})", score.node, score.score)).collect();
@@ -129,8 +132,12 @@ pub fn decision(made: &Decision, now: Now) -> String {
         [] => withheld,
         vms => format!("{withheld}\nevicted for it: {}", vms.join(", ")),
     };
+    let chosen = match made.chosen {
+        Some(_) => format!("{chosen} of {of} that fitted{others}"),
+        None => "no node fitted".to_owned(),
+    };
     format!(
-        "{chosen} of {of} that fitted{others}{withheld}\n{} ago, on what was so at revision {} (policy of revision {})",
+        "{chosen}{withheld}\n{} ago, on what was so at revision {} (policy of revision {})",
         now.age(&made.at),
         made.seen,
         made.policy,

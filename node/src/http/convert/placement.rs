@@ -314,6 +314,7 @@ pub fn policy(state: &State) -> api::SchedulerPolicy {
         isolated_nodes: policy.isolated_nodes.iter().map(node).collect(),
         restrict_isolated_hosts_to_isolated_images: policy.restrict_isolated_hosts_to_isolated_images,
         reserve_after_s: policy.reserve_after_s,
+        build_timeout_s: policy.build_timeout_s,
         n_plus_one: n_plus_one(policy.n_plus_one),
         preemption: policy.preemption,
         known_filters: FILTERS.iter().map(|(name, on)| ((*name).to_owned(), *on)).collect(),
@@ -359,6 +360,7 @@ pub fn to_policy(sent: &api::SetSchedulerPolicy) -> Result<model::policy::Schedu
     policy.max_instances_per_host = sent.max_instances_per_host.unwrap_or(policy.max_instances_per_host);
     policy.max_io_ops_per_host = sent.max_io_ops_per_host.unwrap_or(policy.max_io_ops_per_host);
     policy.reserve_after_s = sent.reserve_after_s.unwrap_or(policy.reserve_after_s);
+    policy.build_timeout_s = sent.build_timeout_s.unwrap_or(policy.build_timeout_s);
     policy.n_plus_one = sent.n_plus_one.map_or(policy.n_plus_one, |asked| match asked {
         api::NPlusOne::Off => NPlusOne::Off,
         api::NPlusOne::Warn => NPlusOne::Warn,

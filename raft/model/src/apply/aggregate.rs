@@ -60,9 +60,6 @@ impl Cx<'_> {
             self.check_aggregate_unused(&before.name, &stay)?;
         }
         change(&mut aggregate.metadata, &c.metadata);
-        for class in c.inventory.keys() {
-            limits::resource_class("inventory", class)?;
-        }
         c.inventory.iter().try_for_each(|(class, change)| check_override(class, change.as_ref()))?;
         change(&mut aggregate.inventory, &c.inventory);
         aggregate.revision = self.revision;

@@ -9,6 +9,7 @@ use crate::condition;
 use crate::id::{NodeId, Revision};
 use crate::limits;
 use crate::node::{Node, ORPHANS_MAX, PAST_BOOTS};
+use crate::parts::PCPU;
 use crate::planted::{Plant, planted};
 use crate::reply::{Kind, Outcome, Reason};
 use crate::resources::{InventoryOverride, ResourceClass, Resources};
@@ -161,10 +162,7 @@ impl Cx<'_> {
             traits.iter().try_for_each(|name| limits::key("traits", name))?;
             node.traits.clone_from(traits);
         }
-        for (class, change) in &c.inventory {
-            limits::resource_class("inventory", class)?;
-            check_override(class, change.as_ref())?;
-        }
+        c.inventory.iter().try_for_each(|(class, change)| check_override(class, change.as_ref()))?;
         change(&mut node.inventory_overrides, &c.inventory);
         limits::count("inventory", node.inventory_overrides.len())?;
         node.revision = self.revision;
@@ -287,11 +285,16 @@ impl Cx<'_> {
     }
 }
 
-/// An override that no claim could ever satisfy is a mistake.
+/// An override that no claim could ever satisfy is a mistake. One of `PCPU` counts the CPUs that are set apart; which
+/// they are, the host says.
 pub(super) fn check_override(
     class: &ResourceClass,
     change: Option<&InventoryOverride>,
 ) -> Result<(), Reason> {
+    let is_pcpu = class.name() == PCPU;
+    if !is_pcpu {
+        limits::resource_class("inventory", class)?;
+    }
     let Some(change) = change else { return Ok(()) };
     let wrong = |message: &str| Err(invalid("inventory", format!("{class}: {message}")));
     let (least, greatest) = (change.min_unit.unwrap_or(1), change.max_unit.unwrap_or(u64::MAX));
@@ -303,6 +306,9 @@ pub(super) fn check_override(
     }
     if change.allocation_ratio_thousandths.is_some_and(|ratio| ratio == 0 || ratio > 1_000_000) {
         return wrong("allocation_ratio must be above 0 and at most 1000");
+    }
+    if is_pcpu && change.allocation_ratio_thousandths.is_some_and(|ratio| ratio != 1000) {
+        return wrong("allocation_ratio must be 1: a dedicated CPU is one VM's");
     }
     Ok(())
 }

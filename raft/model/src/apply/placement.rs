@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Cx, not_found, wrong_state};
-use crate::command::{NoHost, PlaceVms, Placement};
+use crate::command::{Choice, NoHost, PlaceVms, Placement};
 use crate::feasible::{claim_of, feasible, no_node_fits, parts_for};
 use crate::id::{Epoch, VmId};
 use crate::limits;
@@ -67,16 +67,8 @@ impl Cx<'_> {
         vm.claim = Some(Claim { node: node.id, epoch, resources, parts, availability });
         vm.task_state = Some(TaskState::Spawning);
         vm.refusals.clear();
-        vm.decision = placement.choice.as_ref().map(|choice| Decision {
-            at: self.at,
-            revision: self.revision,
-            seen: choice.seen,
-            policy: self.state.scheduler.revision,
-            withheld: choice.withheld.clone(),
-            evicted: self.evicted_for(&vm, node.id),
-            candidates: choice.candidates,
-            scores: choice.scores.iter().take(RUNNERS_UP_MAX + 1).copied().collect(),
-        });
+        let evicted = self.evicted_for(&vm, node.id);
+        vm.decision = placement.choice.as_ref().map(|choice| self.decision(choice, evicted));
         vm.waiting_since = None;
         vm.reserved = None;
         vm.recovery.move_to = None;
@@ -89,6 +81,19 @@ impl Cx<'_> {
         self.state.nodes.insert(node.id, node);
         self.put_vm(vm);
         Ok(())
+    }
+
+    fn decision(&self, choice: &Choice, evicted: BTreeSet<VmId>) -> Decision {
+        Decision {
+            at: self.at,
+            revision: self.revision,
+            seen: choice.seen,
+            policy: choice.policy.unwrap_or(self.state.scheduler.revision),
+            withheld: choice.withheld.clone(),
+            evicted,
+            candidates: choice.candidates,
+            scores: choice.scores.iter().take(RUNNERS_UP_MAX + 1).copied().collect(),
+        }
     }
 
     pub(super) fn no_host(&mut self, c: &NoHost) -> Result<Outcome, Reason> {
@@ -104,6 +109,9 @@ impl Cx<'_> {
             .map(|refusal| HostReason { message: limits::clip(&refusal.message), ..refusal.clone() })
             .collect();
         self.reserve(&mut vm, c)?;
+        if let Some(choice) = &c.choice {
+            vm.decision = Some(self.decision(choice, BTreeSet::new()));
+        }
         let counts = if c.counts.is_empty() { count(&c.refusals) } else { c.counts.clone() };
         let message = no_node_fits(&counts);
         // Nobody may be there to ask again for one that lost its node.

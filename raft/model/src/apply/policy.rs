@@ -5,7 +5,7 @@ use crate::command::{SetQuota, SetSchedulerPolicy};
 use crate::id::{ImageId, NodeId};
 use crate::limits;
 use crate::planted::{Plant, planted};
-use crate::policy::{FILTERS, MULTIPLIER_MAX, REQUIRED, SchedulerPolicy, WEIGHERS};
+use crate::policy::{BUILD_TIMEOUT_S_MAX, FILTERS, MULTIPLIER_MAX, REQUIRED, SchedulerPolicy, WEIGHERS};
 use crate::quota::VMS;
 use crate::reply::{Kind, Outcome, Reason};
 use crate::resources::Resources;
@@ -131,10 +131,14 @@ fn check_policy(policy: &SchedulerPolicy) -> Result<(), Reason> {
         limits::count(field, list.len())?;
         list.iter().try_for_each(|name| limits::text(field, name, limits::KEY_BYTES_MAX))?;
     }
-    let most = crate::vm::BUILD_TIMEOUT_MS / 1000;
-    if u64::from(policy.reserve_after_s) > most {
+    let most = policy.build_timeout_s;
+    if !(1..=BUILD_TIMEOUT_S_MAX).contains(&most) {
+        let message = format!("is {most}, must be 1 to {BUILD_TIMEOUT_S_MAX} seconds");
+        return Err(invalid("build_timeout_s", message));
+    }
+    if policy.reserve_after_s > most {
         let message = format!(
-            "is {}, must be at most {most}, after which a VM waits no longer; 0 keeps no host",
+            "is {}, must be at most {most}, the build_timeout_s, after which a VM waits no longer; 0 keeps no host",
             policy.reserve_after_s
         );
         return Err(invalid("reserve_after_s", message));

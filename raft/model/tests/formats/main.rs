@@ -141,6 +141,7 @@ fn samples() -> Vec<Command> {
             counts: Default::default(),
             reserve: None,
             retry: false,
+            choice: None,
         }),
         Command::SetVmPower(SetVmPower {
             vm: vm(),
