@@ -193,6 +193,7 @@ impl<'a> Host<'a> {
             && !parts.is_empty()
         {
             room.to_mut().take(&parts, self.node.offer());
+            self.kept.iter_mut().for_each(|kept| kept.take(&parts, self.node.offer()));
         }
     }
 
@@ -203,8 +204,7 @@ impl<'a> Host<'a> {
 
     /// None holds any.
     pub(crate) fn free_parts(&mut self) {
-        let mut room = PartsRoom::default();
-        room.recount(self.node.offer());
+        let room = PartsRoom::empty(self.node.offer());
         self.parts = self.parts.take().map(|_| Cow::Owned(room));
     }
 

@@ -3,7 +3,8 @@
 //!
 //! The rule: once a VM has waited for the policy's `reserve_after_s` and still fits nowhere, one host that
 //! could take it, were it empty, is kept for it. VMs behind it in the queue may claim there only what it
-//! would leave over: the claims made since, theirs and its own together stay within capacity. So whatever
+//! would leave over: the claims made since, theirs and its own together stay within capacity, and its CPUs and devices
+//! can still be found. So whatever
 //! was there before goes in time, and then it fits. VMs ahead of it take what they fit into, as always.
 //!
 //! Where VMs were evicted for it, nobody behind it claims anything there before all that leave have left: the first
@@ -15,6 +16,8 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use holm_model::feasible::{self, Refusal};
+use holm_model::parts::{self, Offer, Parts};
+use holm_model::room::PartsRoom;
 use holm_model::vm::{OnNoHost, Vm};
 use holm_model::{NodeId, ResourceClass, Resources, State, Timestamp, VmId};
 
@@ -31,6 +34,8 @@ pub struct Kept<'a> {
     pub vm: &'a Vm,
     /// What it needs, and what was claimed here since the host is kept.
     spoken_for: Resources,
+    /// Parts of the host that are held since then; none if it asks for none.
+    parts: Option<PartsRoom>,
     /// Whether VMs were evicted for it, and some still leave.
     is_being_emptied: bool,
     /// Whether VMs behind the holder are held off. In a run over the queue only once its turn has come:
@@ -42,14 +47,17 @@ impl<'a> Kept<'a> {
     /// What the record of `vm` keeps, and of which node.
     pub fn of(state: &'a State, vm: &'a Vm) -> Option<(NodeId, Self)> {
         let reserved = vm.reserved.as_ref()?;
+        let node = state.nodes.get(&reserved.node)?;
         let mut spoken_for = feasible::claim_of(&vm.spec);
+        let mut parts = parts::asks(&vm.spec).then(|| PartsRoom::empty(node.offer()));
         let claims = state.vms_on(reserved.node).filter_map(|other| other.claim.as_ref());
-        claims
-            .filter(|claim| claim.epoch.0 > reserved.since)
-            .for_each(|claim| spoken_for.add(&claim.resources));
+        for claim in claims.filter(|claim| claim.epoch.0 > reserved.since) {
+            spoken_for.add(&claim.resources);
+            parts.iter_mut().for_each(|parts| parts.take(&claim.parts, node.offer()));
+        }
         let leaves = |other: &Vm| other.recovery.vacate.is_some();
         let is_being_emptied = !reserved.evicted.is_empty() && state.vms_on(reserved.node).any(leaves);
-        Some((reserved.node, Self { vm, spoken_for, is_being_emptied, in_force: false }))
+        Some((reserved.node, Self { vm, spoken_for, parts, is_being_emptied, in_force: false }))
     }
 
     /// Somebody claimed more.
@@ -57,11 +65,30 @@ impl<'a> Kept<'a> {
         self.spoken_for.add(claim);
     }
 
+    /// Somebody took more parts.
+    pub fn take(&mut self, parts: &Parts, offer: &Offer) {
+        self.parts.iter_mut().for_each(|room| room.take(parts, offer));
+    }
+
     /// Whether `request` is left enough on `host`.
     pub fn leaves(&self, host: &Host<'_>, request: &Request<'_>) -> bool {
         !self.in_force
             || queue::rank(request.vm) <= queue::rank(self.vm)
-            || !self.is_being_emptied && feasible::has_capacity(host.node, &self.spoken_for, &request.claim)
+            || !self.is_being_emptied
+                && feasible::has_capacity(host.node, &self.spoken_for, &request.claim)
+                && self.parts_left(host, request.vm).is_ok()
+    }
+
+    /// Whether the holder still finds its parts, were those gone that were there before, once `vm` has taken its own:
+    /// which those are, is settled by what is free now.
+    fn parts_left(&self, host: &Host<'_>, vm: &Vm) -> Result<(), Refusal> {
+        let Some(room) = self.parts.as_ref().filter(|_| parts::asks(&vm.spec)) else { return Ok(()) };
+        // Where it finds none, another filter refuses it.
+        let Ok(taken) = feasible::parts_for(host.node, &host.parts(), vm) else { return Ok(()) };
+        let mut room = room.clone();
+        room.take(&taken, host.node.offer());
+        let left = feasible::parts_for(host.node, &room, self.vm);
+        left.map(|_| ()).map_err(|(_, refusal)| refusal)
     }
 
     /// [`Kept::leaves`], with words.
@@ -74,6 +101,12 @@ impl<'a> Kept<'a> {
         }
         if self.is_being_emptied {
             return Err(format!("kept for `{}`: VMs that make room for it have not left yet", self.vm.name));
+        }
+        if let Err(short) = self.parts_left(host, request.vm) {
+            return Err(format!(
+                "kept for `{}`: it has long waited, and would be short of {short}",
+                self.vm.name
+            ));
         }
         let short = feasible::capacity(host.node, &self.spoken_for, &request.claim).err().unwrap_or_default();
         Err(format!("kept for `{}`: it has long waited, and beside it {short}", self.vm.name))

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::cluster_policy::FAILOVER_NODES_MIN;
 use crate::group::{GroupPolicy, ServerGroup};
-use crate::id::NodeId;
+use crate::id::{GroupId, NodeId};
 use crate::node::{HypervisorFacts, HypervisorKind, Node};
 use crate::parts::{self, Parts, Wanted};
 use crate::resources::{Inventory, ResourceClass, Resources};
@@ -229,14 +229,13 @@ pub fn fits_group(group: &ServerGroup, members: Members) -> bool {
 /// The group of `vm` and where its other members are, seen from `node`.
 pub fn group_members<'a>(state: &'a State, node: NodeId, vm: &Vm) -> Option<(&'a ServerGroup, Members)> {
     let group = state.groups.get(&vm.spec.scheduling.group?)?;
-    let mut members = Members::default();
-    for id in state.group_members.get(&group.id).into_iter().flatten().filter(|id| **id != vm.id) {
-        if let Some(claim) = state.vms.get(id).and_then(|member| member.claim.as_ref()) {
-            members.placed += 1;
-            members.here += u32::from(claim.node == node);
-        }
-    }
-    Some((group, members))
+    let seat = vm.seat();
+    let others = |of: &(GroupId, NodeId), members: u32| members - u32::from(seat == Some(*of));
+    let hosts = state.group_hosts.range((group.id, NodeId(0))..=(group.id, NodeId(u64::MAX)));
+    let placed = hosts.map(|(of, members)| others(of, *members)).sum();
+    let of = (group.id, node);
+    let here = state.group_hosts.get(&of).map_or(0, |members| others(&of, *members));
+    Some((group, Members { here, placed }))
 }
 
 /// Preemption: whether `victim` may be made to leave its node for `vm`. It must allow it, since its disks there are

@@ -96,6 +96,9 @@ fn check_derived(state: &State) -> Result<(), String> {
     if !state.building.iter().copied().eq(building(state)) {
         return Err(format!("building {:?}, the VMs say {:?}", state.building, building(state)));
     }
+    if state.group_hosts != state.seats() {
+        return Err(format!("hosts of groups {:?}, the claims say {:?}", state.group_hosts, state.seats()));
+    }
     check_volumes(state)?;
     for aggregate in state.aggregates.values() {
         if aggregate.nodes.iter().any(|node| !state.nodes.contains_key(node)) {

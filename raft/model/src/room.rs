@@ -70,6 +70,13 @@ pub struct PartsRoom {
 }
 
 impl PartsRoom {
+    /// Of a host on which no claim holds any.
+    pub fn empty(offer: &Offer) -> Self {
+        let mut room = Self::default();
+        room.recount(offer);
+        room
+    }
+
     /// A claim takes these.
     pub fn take(&mut self, parts: &Parts, offer: &Offer) {
         self.cpus.extend(&parts.cpus);

@@ -70,6 +70,7 @@ pub fn decode(bytes: &[u8]) -> Result<State, Error> {
         state.events.renumber();
     }
     state.building = state.vms.values().filter_map(Vm::building).collect();
+    state.group_hosts = state.seats();
     state.work_out_rooms();
     Ok(state)
 }

@@ -54,6 +54,9 @@ pub struct State {
     /// Members of each group that has any.
     #[serde(default)]
     pub group_members: OrdMap<GroupId, OrdSet<VmId>>,
+    /// How many members of a group hold a claim on a node, where any does. Follows from `vms`, so snapshots leave it out.
+    #[serde(skip)]
+    pub group_hosts: OrdMap<(GroupId, NodeId), u32>,
     #[serde(default, skip_serializing_if = "OrdMap::is_empty")]
     pub volumes: OrdMap<VolumeId, Volume>,
     #[serde(default)]

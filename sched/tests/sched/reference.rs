@@ -60,8 +60,12 @@ impl<'a> Plain<'a> {
 
     /// CPUs and devices of the node that somebody holds.
     fn held(&self, node: &Node) -> Parts {
+        self.held_by(self.vms_on(node))
+    }
+
+    fn held_by(&self, vms: Vec<&Vm>) -> Parts {
         let mut held = Parts::default();
-        for vm in self.vms_on(node) {
+        for vm in vms {
             let Some(parts) = self.parts.get(&vm.id).or(vm.claim.as_ref().map(|claim| &claim.parts)) else {
                 continue;
             };
@@ -73,41 +77,12 @@ impl<'a> Plain<'a> {
 
     /// The dedicated CPUs `vm` would get: of the NUMA node that they fill most, or of several, the fullest first.
     fn cpus_for(&self, vm: &Vm, node: &Node) -> Option<Vec<u32>> {
-        let count = if is_dedicated(vm) { vm.spec.size.vcpus as usize } else { 0 };
-        let (offer, held) = (&node.report.as_ref()?.offer, self.held(node));
-        let of_node = |numa| {
-            let free = offer.cpus.iter().filter(|(cpu, of)| **of == numa && !held.cpus.contains(cpu));
-            free.map(|(cpu, _)| *cpu).collect::<Vec<u32>>()
-        };
-        let nodes = [of_node(0), of_node(1)];
-        if count == 0 {
-            return Some(Vec::new());
-        }
-        if let Some(one) = nodes.iter().filter(|cpus| cpus.len() >= count).min_by_key(|cpus| cpus.len()) {
-            return Some(one[..count].to_vec());
-        }
-        let (more, fewer) = if nodes[0].len() >= nodes[1].len() { (0, 1) } else { (1, 0) };
-        let all = [nodes[more].clone(), nodes[fewer].clone()].concat();
-        let one_wanted = vm.spec.extra_specs.contains_key("hw:numa_nodes");
-        (!one_wanted && all.len() >= count).then(|| all[..count].to_vec())
+        cpus_beside(&self.held(node), vm, node)
     }
 
     /// The GPUs it would get: those near its CPUs first.
     fn devices_for(&self, vm: &Vm, node: &Node) -> Option<BTreeSet<String>> {
-        let count = match vm.spec.extra_specs.get("pci_passthrough:alias").map(String::as_str) {
-            None => 0,
-            Some("gpu:1") => 1,
-            Some("gpu:2") => 2,
-            other => panic!("these clusters have no {other:?}"),
-        };
-        let (offer, held) = (&node.report.as_ref()?.offer, self.held(node));
-        let near: Vec<u32> = self.cpus_for(vm, node)?.iter().map(|cpu| offer.cpus[cpu]).collect();
-        let is_near =
-            |address: &String| offer.devices[address].numa_node.is_some_and(|numa| near.contains(&numa));
-        let free = offer.devices.keys().filter(|address| !held.devices.contains(*address)).cloned();
-        let (mut chosen, far): (Vec<String>, Vec<String>) = free.partition(is_near);
-        chosen.extend(far);
-        (chosen.len() >= count).then(|| chosen.into_iter().take(count).collect())
+        devices_beside(&self.held(node), vm, node)
     }
 
     /// Whether a VM ahead that has long waited is left what is kept for it: what it needs, and what was claimed since;
@@ -129,8 +104,20 @@ impl<'a> Plain<'a> {
             Some(claim) => claim.epoch.0 > since,
             None => self.given.contains_key(&other.id),
         };
+        let since_then: Vec<&Vm> = self.vms_on(node).into_iter().filter(later).collect();
+        // What this one would take now, and what was taken since, leaves the holder its parts.
+        if let (Some(cpus), Some(devices)) = (self.cpus_for(vm, node), self.devices_for(vm, node))
+            && !(cpus.is_empty() && devices.is_empty())
+        {
+            let mut held = self.held_by(since_then.clone());
+            held.cpus.extend(cpus);
+            held.devices.extend(devices);
+            if cpus_beside(&held, holder, node).is_none() || devices_beside(&held, holder, node).is_none() {
+                return false;
+            }
+        }
         let mut spoken_for = needs(holder);
-        for other in self.vms_on(node).into_iter().filter(later) {
+        for other in since_then {
             needs(other)
                 .into_iter()
                 .for_each(|(class, amount)| *spoken_for.entry(class).or_default() += amount);
@@ -396,6 +383,43 @@ fn meets(value: &str, requirement: &str) -> bool {
         ">= 4" => value.parse::<f64>().is_ok_and(|value| value >= 4.0),
         plain => value == plain,
     }
+}
+
+fn cpus_beside(held: &Parts, vm: &Vm, node: &Node) -> Option<Vec<u32>> {
+    let count = if is_dedicated(vm) { vm.spec.size.vcpus as usize } else { 0 };
+    let offer = &node.report.as_ref()?.offer;
+    let of_node = |numa| {
+        let free = offer.cpus.iter().filter(|(cpu, of)| **of == numa && !held.cpus.contains(cpu));
+        free.map(|(cpu, _)| *cpu).collect::<Vec<u32>>()
+    };
+    let nodes = [of_node(0), of_node(1)];
+    if count == 0 {
+        return Some(Vec::new());
+    }
+    if let Some(one) = nodes.iter().filter(|cpus| cpus.len() >= count).min_by_key(|cpus| cpus.len()) {
+        return Some(one[..count].to_vec());
+    }
+    let (more, fewer) = if nodes[0].len() >= nodes[1].len() { (0, 1) } else { (1, 0) };
+    let all = [nodes[more].clone(), nodes[fewer].clone()].concat();
+    let one_wanted = vm.spec.extra_specs.contains_key("hw:numa_nodes");
+    (!one_wanted && all.len() >= count).then(|| all[..count].to_vec())
+}
+
+fn devices_beside(held: &Parts, vm: &Vm, node: &Node) -> Option<BTreeSet<String>> {
+    let count = match vm.spec.extra_specs.get("pci_passthrough:alias").map(String::as_str) {
+        None => 0,
+        Some("gpu:1") => 1,
+        Some("gpu:2") => 2,
+        other => panic!("these clusters have no {other:?}"),
+    };
+    let offer = &node.report.as_ref()?.offer;
+    let near: Vec<u32> = cpus_beside(held, vm, node)?.iter().map(|cpu| offer.cpus[cpu]).collect();
+    let is_near =
+        |address: &String| offer.devices[address].numa_node.is_some_and(|numa| near.contains(&numa));
+    let free = offer.devices.keys().filter(|address| !held.devices.contains(*address)).cloned();
+    let (mut chosen, far): (Vec<String>, Vec<String>) = free.partition(is_near);
+    chosen.extend(far);
+    (chosen.len() >= count).then(|| chosen.into_iter().take(count).collect())
 }
 
 fn decided(state: &State, unheard: BTreeSet<NodeId>) -> Vec<Placed> {

@@ -1,6 +1,7 @@
 //! Nobody starves: a host is kept for a VM that has long waited.
 
 use holm_model::flavor::Size;
+use holm_model::parts::PciDevice;
 use holm_model::policy::RESERVE_AFTER_S;
 use holm_model::scheduling::Scheduling;
 use holm_model::vm::OnNoHost;
@@ -57,6 +58,45 @@ fn a_host_is_kept_once_a_vm_has_waited_and_leaves_others_what_it_does_not_need()
     cluster.delete(here);
     assert_eq!(cluster.placed_on(big), Some(host));
     assert_eq!(kept(&cluster, big), None);
+}
+
+#[test]
+fn devices_are_kept_too_so_that_one_that_wants_two_does_not_starve() {
+    let mut cluster = Cluster::of(&[MEDIUM]);
+    cluster.report_with(1, |report| {
+        let gpu = PciDevice {
+            alias: "gpu".into(),
+            vendor: "10de".into(),
+            product: "1eb8".into(),
+            numa_node: Some(0),
+        };
+        report.offer.devices = ["0000:01:00.0", "0000:02:00.0", "0000:03:00.0"]
+            .map(|address| (address.to_owned(), gpu.clone()))
+            .into();
+    });
+    let of = |cluster: &mut Cluster, count: u32| {
+        let flavor = cluster.flavor_with(SMALL_VM, &[("pci_passthrough:alias", &format!("gpu:{count}"))]);
+        cluster.create_of(flavor, |_| {})
+    };
+    let resident = of(&mut cluster, 2);
+    assert_eq!(cluster.placed_on(resident), Some(1));
+    let holder = of(&mut cluster, 3);
+    assert_eq!(cluster.placed_on(holder), None);
+    cluster.now = Timestamp(cluster.now.0 + AFTER_MS);
+    assert_eq!(cluster.placed_on(holder), None);
+    assert_eq!(kept(&cluster, holder), Some(1));
+    // One is free, and would be missed.
+    let small = of(&mut cluster, 1);
+    assert_eq!(cluster.placed_on(small), None);
+    let (name, said) = (&cluster.record(holder).name, &cluster.record(small).refusals[0].message);
+    assert!(
+        said.starts_with(&format!("kept for `{name}`: it has long waited, and would be short of ")),
+        "{said}"
+    );
+    let plain = cluster.vm(SMALL_VM);
+    assert_eq!(cluster.placed_on(plain), Some(1), "what asks for none is not held off");
+    cluster.delete(resident);
+    assert_eq!(cluster.placed_on(holder), Some(1));
 }
 
 #[test]

@@ -102,9 +102,11 @@ impl Cx<'_> {
     /// Removes the record of a VM that holds no claim.
     pub(super) fn forget_vm(&mut self, vm: &Vm) {
         debug_assert!(vm.claim.is_none(), "a claim outlives its VM");
-        if let Some(before) = self.state.vms.remove(&vm.id).as_ref().and_then(Vm::building) {
-            self.state.building.remove(&before);
+        let before = self.state.vms.remove(&vm.id);
+        if let Some(building) = before.as_ref().and_then(Vm::building) {
+            self.state.building.remove(&building);
         }
+        self.state.move_seat(before.as_ref().and_then(Vm::seat), None);
         self.state.vm_names.remove(&(vm.project.clone(), vm.name.clone()));
         self.state.waiting.remove(&vm.id);
         self.leave_group(vm);
@@ -119,8 +121,10 @@ impl Cx<'_> {
         if task_before != vm.task_state || vm.recovery.task_since.is_none() {
             vm.recovery.task_since = vm.task_state.map(|_| self.at);
         }
-        let building = vm.building();
-        let before = self.state.vms.insert(vm.id, vm).as_ref().and_then(Vm::building);
+        let (building, seat) = (vm.building(), vm.seat());
+        let before = self.state.vms.insert(vm.id, vm);
+        self.state.move_seat(before.as_ref().and_then(Vm::seat), seat);
+        let before = before.as_ref().and_then(Vm::building);
         if before == building {
             return;
         }
