@@ -37,8 +37,12 @@ impl Filter for IoOps {
         Err(format!("VMs being built: {} here, {} allowed", host.building, self.max(host)))
     }
 
-    fn fix(&self, _request: &Request<'_>, _host: &Host<'_>) -> String {
-        "wait, it fits when builds there have ended; or allow more: `holm scheduler set --max-io-ops-per-host N`".to_owned()
+    fn fix(&self, _request: &Request<'_>, host: &Host<'_>) -> String {
+        let more = match host.least(MAX_IO_OPS) {
+            Some(_) => "`holm aggregate set AGGREGATE --property max_io_ops_per_host=N`",
+            None => "`holm scheduler set --max-io-ops-per-host N`",
+        };
+        format!("wait, it fits when builds there have ended; or allow more: {more}")
     }
 
     fn passes(&self, _request: &Request<'_>, host: &Host<'_>) -> bool {

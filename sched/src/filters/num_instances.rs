@@ -37,8 +37,12 @@ impl Filter for NumInstances {
         Err(format!("VMs: {} here, {} allowed", host.vms, self.max(host)))
     }
 
-    fn fix(&self, _request: &Request<'_>, _host: &Host<'_>) -> String {
-        "move or delete VMs (`holm vm list --node NODE`); or allow more: `holm scheduler set --max-instances-per-host N`".to_owned()
+    fn fix(&self, _request: &Request<'_>, host: &Host<'_>) -> String {
+        let more = match host.least(MAX_INSTANCES) {
+            Some(_) => "`holm aggregate set AGGREGATE --property max_instances_per_host=N`",
+            None => "`holm scheduler set --max-instances-per-host N`",
+        };
+        format!("move or delete VMs (`holm vm list --node NODE`); or allow more: {more}")
     }
 
     fn passes(&self, _request: &Request<'_>, host: &Host<'_>) -> bool {

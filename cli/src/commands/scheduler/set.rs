@@ -87,6 +87,9 @@ mod tests {
         assert_eq!(changed.filters.unwrap(), ["ComputeStatus", "Taints", "Capacity", "NumInstances"]);
         assert_eq!(changed.weighers.unwrap(), [("Ram".to_owned(), -1.5)].into());
         assert_eq!(changed.max_instances_per_host, Some(50));
+        assert_eq!(changed.restrict_isolated_hosts_to_isolated_images, Some(true));
+        let changed = set(&["--restrict-isolated-hosts-to-isolated-images", "off"]).unwrap();
+        assert_eq!(changed.restrict_isolated_hosts_to_isolated_images, Some(false));
         assert_eq!(changed.build_timeout_s, Some(600));
         assert_eq!(set(&["--build-timeout", "3600"]).unwrap().build_timeout_s, Some(3600));
     }
