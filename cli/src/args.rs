@@ -136,7 +136,7 @@ impl Noun {
             Self::Volume(verb) => matches!(verb, volume::Verb::List(_) | volume::Verb::Show(_)),
             Self::Aggregate(verb) => matches!(verb, aggregate::Verb::List | aggregate::Verb::Show(_)),
             Self::Group(verb) => matches!(verb, group::Verb::List(_) | group::Verb::Show(_)),
-            Self::Az(AzVerb::List) => true,
+            Self::Az(_) => true,
             Self::Scheduler(verb) => matches!(verb, scheduler::Verb::Show),
             Self::Project(verb) => matches!(verb, project::Verb::List | project::Verb::Show(_)),
             Self::Quota(verb) => matches!(verb, quota::Verb::List | quota::Verb::Show(_)),
@@ -198,6 +198,11 @@ pub enum ClusterVerb {
 pub enum AzVerb {
     /// Lists the zones, with their nodes.
     List,
+    /// Shows a zone, with the aggregates that make it.
+    Show {
+        /// Name.
+        zone: String,
+    },
 }
 
 #[derive(Debug, Args)]

@@ -114,6 +114,7 @@ async fn ask_cluster(cx: &Context, noun: Noun) -> Result<(), Error> {
         Noun::Aggregate(verb) => aggregate::run(cx, verb).await,
         Noun::Group(verb) => group::run(cx, verb).await,
         Noun::Az(AzVerb::List) => az::list(cx).await,
+        Noun::Az(AzVerb::Show { zone }) => az::show(cx, &zone).await,
         Noun::Scheduler(verb) => scheduler::run(cx, verb).await,
         Noun::Quota(verb) => quota::run(cx, verb).await,
         Noun::Project(verb) => project::run(cx, verb).await,

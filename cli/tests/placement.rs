@@ -32,7 +32,11 @@ async fn wrong_usage_is_exit_code_2_and_names_the_way_out() {
         (vec!["cluster", "rebalance", "--max-moves", "0"], "1..=100"),
         (vec!["cluster", "rebalance", "--min-gain", "much"], "is not a number"),
     ];
-    for (args, expected) in cases {
+    let long = "a".repeat(65_536);
+    let too_long = ["vm", "show", &long];
+    let lose = ["cluster", "what-if", "--lose", &long];
+    let more = [&too_long[..], &lose].map(|args| (args.to_vec(), "too long to be sent"));
+    for (args, expected) in cases.into_iter().chain(more) {
         let (code, stdout, stderr) = run(&args).await;
         assert_eq!((code, stdout.as_str()), (2, ""), "{args:?}");
         assert!(stderr.contains(expected), "{args:?}: {stderr}");

@@ -366,7 +366,7 @@ async fn tried(daemon: &Daemon, case: Case, before: &Value) -> Option<String> {
     let whole = answer.header("content-type") == "application/problem+json"
         && problem["status"] == case.status
         && problem["request_id"].as_str() == Some(answer.header("holm-request-id"))
-        && problem["detail"].as_str().is_some_and(|detail| !detail.is_empty());
+        && problem["detail"].as_str().is_some_and(|detail| !detail.is_empty() && detail.len() < 2000);
     if !whole {
         return Some(format!("{what}: not a whole problem: {answer:?}"));
     }

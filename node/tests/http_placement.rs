@@ -58,6 +58,7 @@ async fn what_an_operator_says_of_a_node_counts_and_can_be_taken_back() {
         json!([{"key": "disk", "operator": "In", "values": ["nvme", "ssd"]}])
     );
     assert_eq!(placed["decision"]["chosen"], "n1");
+    assert_eq!(placed["allocations"], json!({"MEMORY_MB": 80, "VCPU": 1}));
     assert!(placed["decision"]["seen"].as_u64() < placed["decision"]["revision"].as_u64());
 
     let node = daemon
@@ -209,4 +210,34 @@ async fn the_policy_is_replaced_as_a_whole_and_reset() {
     let reset = daemon.send(Method::DELETE, "/v1/scheduler", &[], Default::default()).await.expect(200).json;
     assert_eq!(reset["filters"], before.json["filters"]);
     assert_eq!(reset["weighers"], before.json["weighers"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_helps_is_said_wherever_a_refusal_is_and_a_zone_is_shown_by_name() {
+    let daemon = furnished().await;
+    let rack = json!({"name": "rack", "nodes": ["n1"], "metadata": {"availability_zone": "left"}});
+    daemon.post("/v1/aggregates", rack).await.expect(201);
+    let zone = daemon.get("/v1/availability-zones/left").await.expect(200).json;
+    assert_eq!((&zone["nodes"][0]["name"], &zone["aggregates"]), (&json!("n1"), &json!(["rack"])));
+    let missing = daemon.get("/v1/availability-zones/right").await.expect(404).json;
+    assert!(missing["hint"].as_str().is_some_and(|hint| hint.contains("`holm az list`")), "{missing}");
+
+    daemon.patch("/v1/nodes/n1", json!({"enabled": false})).await.expect(200);
+    daemon.post("/v1/vms", vm("late", json!({}))).await.expect(202);
+    let cordoned =
+        json!([{"by": "ComputeStatus", "nodes": ["n1"], "fix": "open it again: `holm node uncordon n1`"}]);
+    let shown = daemon
+        .until("it is refused", async |daemon| {
+            let shown = daemon.get("/v1/vms/late").await.expect(200).json;
+            shown["refusals"][0].is_object().then_some(shown)
+        })
+        .await;
+    let dry = daemon.post("/v1/vms?dry_run=true", vm("b", json!({}))).await.expect(200).json;
+    let mut answers = vec![shown, dry];
+    for path in ["/v1/vms/late/explain", "/v1/allocation-candidates?flavor=small"] {
+        answers.push(daemon.get(path).await.expect(200).json);
+    }
+    for answer in answers {
+        assert_eq!(answer["advice"], cordoned, "{answer}");
+    }
 }

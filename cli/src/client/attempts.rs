@@ -18,7 +18,7 @@ use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use tokio::time::{sleep, timeout};
 
 use super::transport::{Body, Connection, Failure, broken, whole};
-use super::{Client, Endpoint};
+use super::{Client, Endpoint, path};
 use crate::error::Error;
 
 /// One endpoint is given up after this long when there are others; a node answers a read within 3 s.
@@ -80,7 +80,9 @@ impl Call {
             request = request.header(IF_MATCH, format!("\"{revision}\""));
         }
         request = idempotent(request, self.key.as_deref(), seen);
-        request.body(whole(self.body.clone())).expect("targets are encoded and headers are ASCII")
+        request
+            .body(whole(self.body.clone()))
+            .expect("targets are encoded and of bounded length, and headers are ASCII")
     }
 }
 
@@ -169,6 +171,7 @@ impl Trouble {
 impl Client {
     /// Makes `call` until it is answered.
     pub(super) async fn exchange(&self, call: Call) -> Result<Answer, Error> {
+        path::check(&call.target)?;
         let start = Instant::now();
         let mut seen = call.key.as_ref().and_then(|_| self.revision());
         let mut trouble = Trouble::default();

@@ -32,11 +32,27 @@ pub fn of(collection: &str, name: &str, rest: &str) -> Result<String, Error> {
             "server-groups" => "a server group",
             "aggregates" => "an aggregate",
             "volumes" => "a volume",
+            "availability-zones" => "an availability zone",
             _ => "a node",
         };
         return Err(Error::usage(format!("`{name}` is not the name of {noun}"), "give a name or an id"));
     }
     Ok(format!("/v1/{collection}/{}{rest}", encode(name)))
+}
+
+/// Longest target: a longer one is no request that any node would read.
+const TARGET_MAX: usize = 32 * 1024;
+
+/// Refuses what no request can be made of.
+///
+/// # Errors
+/// [`Error::Usage`] when what was typed is too long.
+pub fn check(target: &str) -> Result<(), Error> {
+    if target.len() <= TARGET_MAX {
+        return Ok(());
+    }
+    let detail = format!("what was typed makes a request of {} bytes, too long to be sent", target.len());
+    Err(Error::usage(detail, "names have at most 63 characters, ids 36"))
 }
 
 /// `path?query`: the fields of `query` that have a value, and `more`.

@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use super::attempts::{Answer, Attempt, Trouble, idempotent, judge, read};
 use super::transport::{Body, Connection, Failure};
-use super::{Client, Endpoint};
+use super::{Client, Endpoint, path};
 use crate::error::Error;
 
 /// An upload of which nothing moves for this long is broken.
@@ -49,6 +49,7 @@ impl Client {
     /// # Errors
     /// As [`Client::write`]; [`Error::File`] when the file cannot be read.
     pub async fn upload<T: DeserializeOwned>(&self, upload: &Upload<'_>) -> Result<T, Error> {
+        path::check(&upload.target)?;
         let key = Uuid::new_v4().to_string();
         let mut seen = self.revision();
         let mut trouble = Trouble::default();

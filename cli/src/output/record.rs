@@ -73,6 +73,11 @@ fn optional(label: &str, value: Option<impl ToString>) -> (String, String) {
     (label.to_owned(), value.map(|value| value.to_string()).unwrap_or_default())
 }
 
+/// `DISK_GB 4, VCPU 2`.
+fn amounts(amounts: &BTreeMap<String, u64>) -> String {
+    amounts.iter().map(|(class, n)| format!("{class} {n}")).collect::<Vec<_>>().join(", ")
+}
+
 /// Lines under a heading.
 fn indented(lines: &str) -> String {
     lines.lines().map(|line| format!("  {line}\n")).collect()

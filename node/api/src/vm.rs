@@ -1,5 +1,6 @@
 //! VMs: what a client asks for, and the record it gets.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -212,6 +213,9 @@ pub struct Vm {
     /// What to do next about these; when this VM alone is read, and has no host.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub advice: Vec<Advice>,
+    /// What it holds of its node, by resource class, the VMM's own memory included; empty while it is unplaced.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub allocations: BTreeMap<String, u64>,
     /// Host CPUs of its own, in the order of its vCPUs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpus: Vec<u32>,

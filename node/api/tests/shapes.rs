@@ -96,6 +96,7 @@ fn vm() -> Vm {
         excluded: vec![host("start", "out of memory")],
         refusals: vec![host("Capacity", "MEMORY_MB: 80 wanted, 12 free of 900")],
         advice: vec![advice()],
+        allocations: [("VCPU".to_owned(), 1), ("MEMORY_MB".to_owned(), 80)].into(),
         reserved_node: None,
         cpus: vec![4, 5],
         pci_devices: vec!["0000:65:00.0".into()],

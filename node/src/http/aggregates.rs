@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use axum::extract::State;
 use axum::http::StatusCode;
 use holm_api::{
-    Aggregate, AvailabilityZone, CreateAggregate, Deleted, List, ListQuery, PatchAggregate, ReadQuery,
+    Aggregate, AvailabilityZone, Code, CreateAggregate, Deleted, List, ListQuery, PatchAggregate, ReadQuery,
 };
 use holm_model::reply::{Kind, Outcome};
 use holm_model::{AggregateId, Command, NodeId, State as Model, aggregate, command, limits};
@@ -29,6 +29,7 @@ pub fn routes() -> OpenApiRouter<Shared> {
         .routes(routes!(create, list))
         .routes(routes!(show, patch, delete))
         .routes(routes!(zones))
+        .routes(routes!(zone))
 }
 
 /// Create an aggregate.
@@ -143,6 +144,23 @@ async fn zones(
     let zones = convert::zones(snapshot.state());
     let list = page.cut(snapshot.state().revision, zones.range(page.start()), AvailabilityZone::clone);
     Ok(Answer::read(&snapshot, list))
+}
+
+/// Show an availability zone.
+#[utoipa::path(get, path = "/v1/availability-zones/{zone}", tag = "availability-zones",
+    params(("zone" = String, Path, description = "Name"), ReadQuery),
+    responses((status = 200, body = AvailabilityZone)))]
+async fn zone(
+    State(app): State<Shared>,
+    Named(name): Named,
+    Query(query): Query<ReadQuery>,
+) -> Result<Answer<AvailabilityZone>> {
+    let snapshot = Snapshot::take(&app.raft, query.consistency).await?;
+    let zone = convert::zones(snapshot.state()).remove(&name).ok_or_else(|| {
+        Failure::new(Code::NotFound, format!("there is no availability zone `{name}`"))
+            .hint("`holm az list` shows what there is; an aggregate makes one: `holm aggregate create NAME --zone ZONE`")
+    })?;
+    Ok(Answer::read(&snapshot, zone))
 }
 
 fn nodes(state: &Model, field: &str, names: &[String]) -> Result<BTreeSet<NodeId>> {

@@ -89,6 +89,7 @@ pub fn vm(state: &State, vm: &model::vm::Vm) -> api::Vm {
         excluded: hosts(&vm.excluded),
         refusals: hosts(&vm.refusals),
         advice: Vec::new(),
+        allocations: vm.claim.as_ref().map(|claim| amounts(&claim.resources)).unwrap_or_default(),
         cpus: vm.claim.iter().flat_map(|claim| claim.parts.cpus.iter().copied()).collect(),
         pci_devices: vm.claim.iter().flat_map(|claim| claim.parts.devices.iter().cloned()).collect(),
         reserved_node: vm.reserved.as_ref().map(|reserved| node_name(state, reserved.node)),

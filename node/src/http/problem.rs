@@ -7,8 +7,8 @@ use axum::http::{HeaderValue, Response, StatusCode, header};
 use axum::response::IntoResponse;
 use holm_api::problem::MEDIA_TYPE;
 use holm_api::{Code, Problem, QuotaExceeded, header as holm};
-use holm_model::Reason;
 use holm_model::reply::Kind;
+use holm_model::{Reason, limits};
 use holm_raft::handle::{ProposeError, ReadError};
 
 use super::write::Accepted;
@@ -82,13 +82,19 @@ impl Failure {
             title: self.code.title().to_owned(),
             status: self.code.status(),
             code: self.code,
-            detail: self.detail.clone(),
-            field: self.field.clone(),
+            detail: clipped(&self.detail),
+            field: self.field.as_deref().map(clipped),
             request_id: request_id.to_owned(),
             hint: self.hint.clone(),
             quota: self.quota.as_deref().cloned(),
         }
     }
+}
+
+/// What a client sent comes back in the words, and may be as long as a body.
+fn clipped(text: &str) -> String {
+    let short = limits::clip(text);
+    if short.len() < text.len() { short + " …" } else { short }
 }
 
 fn list_hint(kind: Kind) -> &'static str {
@@ -115,6 +121,9 @@ impl From<Reason> for Failure {
             Reason::NotFound { kind, .. } => new(Code::NotFound).hint(list_hint(kind)),
             Reason::NameTaken { .. } => {
                 new(Code::NameTaken).field("name").hint("choose another name, or delete the other one first")
+            }
+            Reason::Invalid { field, .. } if field == "availability_zone" => {
+                new(Code::InvalidField).field(field).hint("`holm az list` shows what there is")
             }
             Reason::Invalid { field, .. } => new(Code::InvalidField).field(field),
             Reason::RevisionMismatch { .. } => {

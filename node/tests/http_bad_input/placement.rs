@@ -58,6 +58,11 @@ fn nodes_and_aggregates() -> Vec<Case> {
     vec![
         node(json!({"labels": {"a b": "x"}}), "labels"),
         node(json!({"labels": {"a": "x\ny"}}), "labels"),
+        node(json!({"labels": {"a".repeat(65_536): "x"}}), "labels"),
+        node(json!({"labels": {"a": "x".repeat(65_536)}}), "labels"),
+        node(json!({"labels": {"größe": "x"}}), "labels"),
+        node(json!({"taints": [{"key": "a".repeat(65_536), "effect": "NoSchedule"}]}), "taints"),
+        node(json!({"inventory": {"A".repeat(65_536): {"total": 1}}}), "inventory"),
         node(json!({"labels": {"a": "x"}, "enabled": true}), "labels"),
         node(json!({"taints": [{"key": "a", "effect": "NoExecute"}]}), "taints[0].effect"),
         node(json!({"taints": [{"key": "", "effect": "NoSchedule"}]}), "taints"),
@@ -145,6 +150,8 @@ fn vms() -> Vec<Case> {
     let selector = |value, field| invalid("node_selector", json!([value]), field);
     let mut both = with("same_host", json!(["web"]));
     both["different_host"] = json!(["web"]);
+    let mut torn = with("group", json!("pair"));
+    torn["different_host"] = json!(["duo"]);
     let mut crowd = vm(&"a".repeat(62), "small", "guest");
     crowd["count"] = json!(10);
     vec![
@@ -167,6 +174,7 @@ fn vms() -> Vec<Case> {
         invalid("atomic", json!(true), "atomic"),
         invalid("different_host", json!(vec!["web"; 65]), "different_host"),
         Case::post("/v1/vms", both, 422, "invalid_field", Some("same_host")),
+        Case::post("/v1/vms", torn, 422, "invalid_field", Some("different_host")),
         Case::post("/v1/vms", crowd, 422, "invalid_field", Some("name")),
         unknown("group", json!("nope")),
         unknown("different_host", json!(["nope"])),

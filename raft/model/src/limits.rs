@@ -136,7 +136,11 @@ pub const PRIORITY_MAX: i32 = 1_000_000;
 /// [`Reason::Invalid`] naming `field`.
 pub fn key(field: &str, key: &str) -> Result<(), Reason> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/' | ':');
-    if key.is_empty() || key.len() > KEY_BYTES_MAX || !key.chars().all(allowed) {
+    if key.len() > KEY_BYTES_MAX {
+        let message = format!("has a key of {} bytes, at most {KEY_BYTES_MAX} are allowed", key.len());
+        return Err(invalid(field, message));
+    }
+    if key.is_empty() || !key.chars().all(allowed) {
         let message = format!("has the key {key:?}; use 1 to {KEY_BYTES_MAX} letters, digits and `-_./:`");
         return Err(invalid(field, message));
     }

@@ -20,8 +20,10 @@ const PROPERTIES: [(&str, &str); 5] = [
 
 /// The property that compares the hypervisor's version: `>=53.0`, or several by commas.
 const VERSION: &str = "img_hv_requested_version";
+type Compare = fn(&i64, &i64) -> bool;
+
 /// Two letters before one.
-const OPERATORS: [(&str, fn(&i64, &i64) -> bool); 6] =
+const OPERATORS: [(&str, Compare); 6] =
     [(">=", i64::ge), ("<=", i64::le), ("==", i64::eq), ("!=", i64::ne), (">", i64::gt), ("<", i64::lt)];
 
 /// The host can run the image.

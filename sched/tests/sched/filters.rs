@@ -302,7 +302,7 @@ fn capacity_takes_memory_in_units_of_what_the_guest_gets() {
         let vm = cluster.vm(Size { memory_mib, ..SMALL_VM });
         assert_eq!(
             verdicts(&cluster, "Capacity", vm),
-            [expected.clone()],
+            std::slice::from_ref(&expected),
             "{memory_mib} in {min}, {max}, {step}"
         );
         let apply = holm_model::feasible::feasible(

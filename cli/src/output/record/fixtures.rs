@@ -105,6 +105,7 @@ pub fn building() -> Vm {
             refusal("n2", 2, "ComputeStatus", "the node is down"),
         ],
         advice: advice(),
+        allocations: BTreeMap::new(),
         reserved_node: None,
         cpus: vec![4, 5],
         pci_devices: vec!["0000:65:00.0".into()],
@@ -120,6 +121,7 @@ pub fn building() -> Vm {
 /// Runs on n1.
 pub fn active() -> Vm {
     Vm {
+        allocations: [("MEMORY_MB".to_owned(), 528), ("VCPU".to_owned(), 2)].into(),
         id: id(0x18),
         scheduling: Scheduling::default(),
         decision: Some(decision()),

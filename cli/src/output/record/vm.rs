@@ -4,7 +4,7 @@
 use holm_api::vm::{HostReason, ObservedState, Power};
 use holm_api::{Advice, Decision, Vm};
 
-use super::{Record, field, hypervisor, hypervisor_in_full, optional, project, simulated};
+use super::{Record, amounts, field, hypervisor, hypervisor_in_full, optional, project, simulated};
 use crate::output::table;
 use crate::output::text::{self, Now};
 
@@ -90,6 +90,7 @@ impl Record for Vm {
             optional("Observed", observed(self, now)),
             field("Refusals", hosts(&self.refusals)),
             field("What helps", what_helps(&self.advice)),
+            field("Allocations", amounts(&self.allocations)),
             field("Host CPUs", numbers(&self.cpus)),
             field("PCI devices", joined(&self.pci_devices)),
             optional("Kept for it", self.reserved_node.as_ref()),

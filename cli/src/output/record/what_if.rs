@@ -4,7 +4,7 @@
 use holm_api::{AllocationCandidates, NPlusOne, NPlusOneVerdict, WhatIf};
 
 use super::vm::{hosts, what_helps};
-use super::{Record, field, indented};
+use super::{Record, amounts, field, indented};
 use crate::output::table::{self, Table};
 use crate::output::text::Now;
 
@@ -100,9 +100,6 @@ impl Record for AllocationCandidates {
     }
 
     fn detail(&self, _now: Now) -> String {
-        let amounts = |amounts: &std::collections::BTreeMap<String, u64>| {
-            amounts.iter().map(|(class, n)| format!("{class} {n}")).collect::<Vec<_>>().join(", ")
-        };
         let fields = table::fields(&[
             field("Flavor", &self.flavor),
             field("A VM claims", amounts(&self.claim)),

@@ -203,7 +203,7 @@ fn thousandths(field: &str, number: f64) -> Result<i64> {
     const MOST: f64 = 1e12;
     let scaled = number * 1000.0;
     if !scaled.is_finite() || scaled.abs() > MOST {
-        return Err(Failure::invalid(field, format!("{number} is too large")));
+        return Err(Failure::invalid(field, format!("{number:e} is too large")));
     }
     let rounded = scaled.round();
     if (scaled - rounded).abs() > 1e-6 * scaled.abs().max(1.0) {

@@ -50,7 +50,8 @@ impl Cx<'_> {
         aggregate.nodes.extend(c.add_nodes.iter().copied());
         for node in &c.remove_nodes {
             if aggregate.nodes.remove(node).is_none() {
-                return Err(invalid("remove_nodes", format!("node {node} is not in it")));
+                let name = self.state.nodes.get(node).map_or("", |node| node.name.as_str());
+                return Err(invalid("remove_nodes", format!("node `{name}` is not in it")));
             }
         }
         let mut set = c.metadata.iter().filter_map(|(key, value)| Some((key, value.as_ref()?)));

@@ -2,6 +2,8 @@
 
 use super::{Cx, invalid, not_found};
 use crate::command::CreateVms;
+use crate::group::GroupPolicy;
+use crate::id::VmId;
 use crate::limits;
 use crate::reply::{Kind, Outcome, Reason};
 use crate::scheduling::{Operator, Requirement, Scheduling, Toleration, parse_network};
@@ -44,8 +46,10 @@ impl Cx<'_> {
             }
         }
         if let Some(both) = different_host.intersection(same_host).next() {
-            return Err(invalid("same_host", format!("VM {both} is in `different_host` too")));
+            let name = self.state.vms.get(both).map_or("", |vm| vm.name.as_str());
+            return Err(invalid("same_host", format!("VM `{name}` is in `different_host` too")));
         }
+        self.check_group_against(scheduling)?;
         if near.as_ref().is_some_and(|near| parse_network(near).is_none()) {
             return Err(invalid("near", "must be a network such as 10.1.0.0/16"));
         }
@@ -53,6 +57,33 @@ impl Cx<'_> {
             return Err(invalid("priority", format!("must be within ±{}", limits::PRIORITY_MAX)));
         }
         Ok(())
+    }
+
+    /// What the group asks for and what is asked beside it can both hold on some host.
+    fn check_group_against(&self, scheduling: &Scheduling) -> Result<(), Reason> {
+        let Some(group) = scheduling.group.and_then(|id| self.state.groups.get(&id)) else { return Ok(()) };
+        let member =
+            |id: &&VmId| self.state.vms.get(*id).is_some_and(|vm| vm.spec.scheduling.group == Some(group.id));
+        let name = |id: &VmId| self.state.vms.get(id).map_or("", |vm| vm.name.as_str());
+        let (apart, beside) = (&scheduling.different_host, &scheduling.same_host);
+        let one_a_host = group.max_server_per_host.unwrap_or(1) == 1;
+        match group.policy {
+            GroupPolicy::Affinity => match apart.iter().find(member) {
+                Some(vm) => Err(invalid(
+                    "different_host",
+                    format!("VM `{}` is in the group `{}`, which stays on one host", name(vm), group.name),
+                )),
+                None => Ok(()),
+            },
+            GroupPolicy::AntiAffinity if one_a_host => match beside.first() {
+                Some(vm) if beside.iter().all(|id| member(&id)) => Err(invalid(
+                    "same_host",
+                    format!("VM `{}` is in the group `{}`, of which a host takes one", name(vm), group.name),
+                )),
+                _ => Ok(()),
+            },
+            _ => Ok(()),
+        }
     }
 
     pub(super) fn join_group(&mut self, vm: &Vm) {
