@@ -4,9 +4,10 @@
 
 use std::collections::BTreeSet;
 
-use holm_model::command::{CreateAggregate, UpdateAggregate};
+use holm_model::command::{CreateAggregate, DeleteImage, RemoveNode, SetSchedulerPolicy, UpdateAggregate};
+use holm_model::policy::SchedulerPolicy;
 use holm_model::scheduling::Scheduling;
-use holm_model::{Command, Reply, VmId};
+use holm_model::{Command, ImageId, NodeId, Reply, VmId};
 use holm_sched::extra_specs::matches;
 
 use crate::cluster::{Cluster, MEDIUM, SMALL_VM};
@@ -250,6 +251,43 @@ fn an_image_of_the_same_name_is_not_isolated_with_it() {
     });
     assert_eq!(passes(&cluster, "IsolatedHosts", isolated), [true, false]);
     assert_eq!(passes(&cluster, "IsolatedHosts", namesake), [false, true]);
+}
+
+#[test]
+fn what_the_policy_isolates_exists_and_stays() {
+    let mut cluster = Cluster::of(&[MEDIUM; 2]);
+    let image = cluster.image(2, &[]);
+    let reason = |cluster: &mut Cluster, command| match cluster.apply(command) {
+        Reply::Rejected(reason) => reason.to_string(),
+        other => panic!("{other:?}"),
+    };
+    let set = |images: &[String], nodes: &[&str]| {
+        let policy = SchedulerPolicy {
+            isolated_images: images.to_vec(),
+            isolated_nodes: nodes.iter().map(|node| (*node).to_owned()).collect(),
+            ..SchedulerPolicy::default()
+        };
+        Command::SetSchedulerPolicy(SetSchedulerPolicy { policy: Some(policy), expected: None })
+    };
+    let gone = ImageId(uuid::Uuid::from_u128(9)).to_string();
+    let before = cluster.state.scheduler.clone();
+    let said = reason(&mut cluster, set(std::slice::from_ref(&gone), &[]));
+    assert_eq!(said, format!("isolated_images: there is no image `{gone}`"));
+    assert_eq!(reason(&mut cluster, set(&[], &["9"])), "isolated_nodes: there is no node `9`");
+    assert_eq!(cluster.state.scheduler, before, "nothing changed");
+
+    // By id, and by names stored since before.
+    for (images, nodes) in [(image.to_string(), "2"), ("guest2".to_owned(), "n2")] {
+        cluster.done(set(&[images], &[nodes]));
+        let delete = Command::DeleteImage(DeleteImage { id: image, expected: None });
+        let kept = "the image `guest2` is in use by the scheduler's policy (isolated images)";
+        assert_eq!(reason(&mut cluster, delete), kept);
+        let remove = Command::RemoveNode(RemoveNode { node: NodeId(2), confirm_node_off: true });
+        let kept = "the node `n2` is in use by the scheduler's policy (isolated nodes)";
+        assert_eq!(reason(&mut cluster, remove), kept);
+    }
+    cluster.done(set(&[], &[]));
+    cluster.done(Command::DeleteImage(DeleteImage { id: image, expected: None }));
 }
 
 /// <https://docs.openstack.org/nova/latest/admin/scheduling.html#numinstancesfilter> and `#ioopsfilter`
