@@ -1,16 +1,14 @@
 //! The leader's disk hangs, and its heartbeats go on: another must lead all the same, and nothing acknowledged may
 //! be lost. With real daemons on ext4, which is frozen.
 
-mod daemon;
-mod disk;
-
 use std::cell::Cell;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use daemon::Daemon;
-use disk::Disk;
 use serde_json::{Value, json};
+
+use crate::daemon::Daemon;
+use crate::disk::{self, Disk};
 
 /// Another leads, and takes writes, within this time.
 const LIMIT: Duration = Duration::from_secs(10);

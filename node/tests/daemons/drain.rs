@@ -1,9 +1,8 @@
 //! Emptying nodes of a cluster of three: who leaves and who stays, under whichever leader, and how it is called off.
 
-mod daemon;
-
-use daemon::Daemon;
 use serde_json::{Value, json};
+
+use crate::daemon::Daemon;
 
 /// Running VMs on one node, named NAME-1 …
 async fn on(nodes: &[Daemon], node: usize, name: &str, count: usize, more: Value) {

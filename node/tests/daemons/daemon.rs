@@ -1,11 +1,11 @@
 //! Real daemons on loopback, with the simulated hypervisor, and a small HTTP client for them. Everything is
 //! stopped and removed when a test ends, however it ends; a test that fails shows the daemons' logs.
-#![allow(dead_code)] // Each test binary uses its own part.
 
 use std::fs::File;
-use std::net::TcpListener;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -116,11 +116,8 @@ impl Daemon {
     }
 
     fn prepared(name: &str) -> Self {
-        // Both at the same time, so that they differ.
-        let free = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("loopback has a free port"));
-        let [api, peer] = free
-            .each_ref()
-            .map(|listener| listener.local_addr().expect("a bound socket has an address").to_string());
+        let address = address();
+        let [api, peer] = [7460, 7461].map(|port| format!("{address}:{port}"));
         let dir = TempDir::new().expect("a directory can be made");
         let program = env!("CARGO_BIN_EXE_holmd").into();
         Self { name: name.to_owned(), api, peer, dir, program, hypervisor: "simulated", child: None }
@@ -252,6 +249,16 @@ impl Daemon {
         }
         Ok(sender.send_request(request.body(Full::new(body))?).await?)
     }
+}
+
+/// An address of this host that no other daemon is given, by this process or another: it stays free while its daemon is
+/// dead, which a port that was free once does not.
+fn address() -> Ipv4Addr {
+    static STARTED: AtomicU8 = AtomicU8::new(0);
+    let [.., high, low] = std::process::id().to_be_bytes();
+    let daemon = STARTED.fetch_add(1, Ordering::Relaxed);
+    assert!(daemon < 250, "this process has an address for each of 250 daemons");
+    Ipv4Addr::new(127, 128 | high, low, daemon + 1)
 }
 
 impl Drop for Daemon {

@@ -1,19 +1,17 @@
 //! A node's disk fills up under a real daemon: first new VMs go elsewhere, then its log ends it with words, and when
 //! there is room again it is what it was. The cluster loses nothing meanwhile, also where the full disk is the leader's.
 
-mod daemon;
-mod disk;
-
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
 
-use daemon::{Daemon, PATIENCE};
-use disk::Disk;
 use holm_vmm::test_guest;
 use hyper::Method;
 use serde_json::json;
+
+use crate::daemon::{Daemon, PATIENCE};
+use crate::disk::{self, Disk};
 
 const MIB: usize = 1 << 20;
 

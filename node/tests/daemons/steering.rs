@@ -2,16 +2,15 @@
 //! hosts kept for those that waited, rebalancing, CPUs and devices for one VM alone.
 
 mod admission;
-#[path = "../daemon/mod.rs"]
-mod daemon;
 mod parts;
 mod preemption;
 mod rebalance;
 
-use daemon::{Answer, Daemon};
 use holm_vmm::test_guest;
 use hyper::Method;
 use serde_json::{Value, json};
+
+use crate::daemon::{Answer, Daemon};
 
 /// One node with so many vCPUs, a flavor `tiny` and an image `guest`.
 async fn one_node(vcpus: u32) -> Daemon {

@@ -1,14 +1,12 @@
 //! A host that is not well, under a real daemon: its VMs' disk hangs, or takes no writes. The node says so, takes no new
 //! VM meanwhile, and takes one again when the disk is back. Work on VMs that hangs there holds up nothing else.
 
-mod daemon;
-mod disk;
-
-use daemon::{Daemon, PATIENCE};
-use disk::Disk;
 use holm_vmm::test_guest;
 use hyper::Method;
 use serde_json::json;
+
+use crate::daemon::{Daemon, PATIENCE};
+use crate::disk::{self, Disk};
 
 async fn condition(daemon: &Daemon, name: &str) -> Option<String> {
     let node = daemon.try_get("/v1/nodes/n1").await?.json;

@@ -2,15 +2,11 @@
 //! is a condition of the node with the moment it began, keeps new VMs away where they would fail, and goes by itself
 //! when its cause does.
 
-mod daemon;
-mod disk;
-
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use daemon::Daemon;
 use holm_vmm::{host, test_guest};
 use hyper::Method;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
@@ -18,6 +14,9 @@ use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
+
+use crate::daemon::Daemon;
+use crate::disk;
 
 /// What the test causes, all of it at once.
 const CAUSED: [&str; 7] = [

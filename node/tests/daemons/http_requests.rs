@@ -1,12 +1,9 @@
 //! What REST promises beyond single requests: repeated writes, preconditions, pages, events, and that every
 //! node answers for the whole cluster.
 
-mod daemon;
-
 use std::time::Duration;
 
 use bytes::Bytes;
-use daemon::{Daemon, PATIENCE};
 use holm_vmm::test_guest;
 use http_body_util::BodyExt;
 use hyper::Method;
@@ -14,6 +11,8 @@ use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::daemon::{self, Daemon, PATIENCE};
 
 async fn small(daemon: &Daemon) {
     let flavor = json!({"name": "small", "vcpus": 1, "memory_mib": 64});

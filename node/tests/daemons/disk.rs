@@ -1,6 +1,5 @@
 //! Disks that can be frozen and filled: ext4 in a file, mounted in a namespace of this thread and of what it starts.
 //! Whatever becomes of the test, a frozen disk is thawed: by a process that does so when the test has gone.
-#![allow(dead_code)] // Each test binary uses its own part.
 
 use std::fs::File;
 use std::io::Write;

@@ -1,10 +1,9 @@
 //! How VMs are kept running, on a cluster of three: policies changed later, evacuation, a step that does not end, the
 //! cluster's policy, announced network work.
 
-mod daemon;
-
-use daemon::Daemon;
 use serde_json::{Value, json};
+
+use crate::daemon::Daemon;
 
 async fn vm(daemon: &Daemon, name: &str, more: Value) -> Value {
     let mut body = json!({"name": name, "flavor": "tiny", "image": "guest"});

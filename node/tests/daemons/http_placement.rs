@@ -1,11 +1,10 @@
 //! Placement through REST on one node: what operators say of nodes, quotas, batches, dry runs, the policy.
 
-mod daemon;
-
-use daemon::Daemon;
 use holm_vmm::test_guest;
 use hyper::Method;
 use serde_json::{Value, json};
+
+use crate::daemon::Daemon;
 
 async fn furnished() -> Daemon {
     let daemon = Daemon::first().await;

@@ -1,12 +1,11 @@
 //! What is found on a host: a VM that another cluster placed is named, and never stopped or deleted; what this
 //! cluster placed, and knows no more, is removed.
 
-mod daemon;
-
 use std::path::Path;
 
-use daemon::Daemon;
 use serde_json::json;
+
+use crate::daemon::Daemon;
 
 const ORPHAN: &str = "01999999-0000-7000-8000-000000000001";
 const LEFTOVER: &str = "01999999-0000-7000-8000-000000000002";

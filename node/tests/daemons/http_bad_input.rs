@@ -1,20 +1,17 @@
 //! Bad input: every case is refused with a problem that names the field, and nothing has changed.
 
-mod daemon;
-#[path = "http_bad_input/keep.rs"]
 mod keep;
-#[path = "http_bad_input/placement.rs"]
 mod placement;
-#[path = "http_bad_input/volumes.rs"]
 mod volumes;
 
 use bytes::Bytes;
-use daemon::Daemon;
 use holm_vmm::test_guest;
 use hyper::Method;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+
+use crate::daemon::Daemon;
 
 const JSON: &[(&str, &str)] = &[("content-type", "application/json")];
 const IMAGE: &str = "/v1/images?name=guest&kind=kernel";

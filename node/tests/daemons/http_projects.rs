@@ -1,11 +1,10 @@
 //! Projects through REST: names, lists, quotas, idempotency keys and placement are a project's; access is not.
 
-mod daemon;
-
-use daemon::{Answer, Daemon};
 use holm_vmm::test_guest;
 use hyper::Method;
 use serde_json::{Value, json};
+
+use crate::daemon::{Answer, Daemon};
 
 /// A flavor, an image of `default`, the projects `shop` and `ship`.
 async fn furnished() -> Daemon {
@@ -157,7 +156,12 @@ async fn images_of_default_are_shared_and_an_aggregate_may_be_for_one_project() 
     assert_eq!(candidates["refusals"][0]["by"], "AggregateMultiTenancyIsolation");
     let candidates = within(&daemon, "shop", Method::GET, path, Value::Null).await.expect(200).json;
     assert_eq!(candidates["candidates"][0]["node"], "n1");
-    let lost = daemon.get("/v1/what-if?lose=n1").await.expect(200).json;
+    let lost = daemon
+        .until("the VM is on the node that may be lost", async |daemon| {
+            let lost = daemon.get("/v1/what-if?lose=n1").await.expect(200).json;
+            lost["vms"][0].is_object().then_some(lost)
+        })
+        .await;
     assert_eq!(lost["vms"][0]["vm"], "shop/till");
 }
 

@@ -1,11 +1,10 @@
 //! Leases of real daemons, as their lease files say: every node holds one, neither a leader's death nor a restart
 //! costs it, and announced network work makes it long.
 
-mod daemon;
-
-use daemon::Daemon;
 use holm_vmm::lease::{LeaseFile, LeaseId};
 use serde_json::json;
+
+use crate::daemon::Daemon;
 
 /// The lease in the node's file, and how many seconds it lasts from now.
 fn lease(node: &Daemon) -> Option<(LeaseId, u64)> {

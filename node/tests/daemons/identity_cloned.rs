@@ -1,11 +1,10 @@
 //! A node's identity is used by two hosts in turn, as after a disk was cloned: the cluster says so, sends no VM to
 //! either, and the one whose turn is over says so too. The second host is this one, with another boot id.
 
-mod daemon;
-mod disk;
-
-use daemon::Daemon;
 use nix::mount::{MsFlags, mount, umount};
+
+use crate::daemon::Daemon;
+use crate::disk;
 
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
