@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use holm_model::node::Node;
 use holm_model::{Command, NodeId, State};
 use holm_raft::handle::Handle;
-use holm_sched::{Controller, Facts};
+use holm_sched::{Controller, Facts, Rest};
 use tokio_util::sync::CancellationToken;
 
 /// Decisions that depend on time are made at least this often.
@@ -39,6 +39,7 @@ async fn lead(raft: &Handle, controllers: &[Box<dyn Controller>]) {
     let mut began = Instant::now();
     let mut ticked = Instant::now();
     let mut due = Instant::now();
+    let mut rests: Vec<Option<Rest>> = controllers.iter().map(|_| None).collect();
     loop {
         let (leading, term) = {
             let status = status.borrow();
@@ -56,11 +57,12 @@ async fn lead(raft: &Handle, controllers: &[Box<dyn Controller>]) {
         if is_due {
             due = ticked + PERIOD;
         }
-        for controller in controllers.iter().filter(|controller| is_due || !controller.is_timed()) {
+        let asked = controllers.iter().zip(&mut rests).filter(|(of, _)| is_due || !of.is_timed());
+        for (controller, rest) in asked {
             let state = raft.state().state.clone();
             let facts = facts(&state, raft, began);
             let actor = format!("controller/{}", controller.name());
-            for command in controller.decide(&state, &facts) {
+            for command in controller.decide_unless_at_rest(rest, &state, &facts) {
                 let name = command.name();
                 let proposed = match command {
                     Command::FenceNode(fence) => raft.propose_fence(fence, &actor).await,

@@ -27,6 +27,17 @@ pub struct Facts {
     pub thawed: Option<Revision>,
 }
 
+/// A decision that nothing is to change, and what it was made on. The driver keeps it, so that a controller is not asked
+/// again before anything it looks at has changed.
+#[derive(Clone, Debug)]
+pub struct Rest {
+    /// The latest state in which it would have decided the same.
+    pub state: State,
+    pub facts: Facts,
+    /// Time alone changes the decision then.
+    pub until: Timestamp,
+}
+
 /// A pure decision.
 pub trait Controller: Send + Sync {
     /// For logs, metrics and the actor of its commands: `controller/<name>`.
@@ -38,6 +49,32 @@ pub trait Controller: Send + Sync {
         false
     }
 
+    /// Having decided that nothing is to change: until when that holds, unless something else changes. None: it is asked
+    /// again whatever happens.
+    fn rests_until(&self, _state: &State, _facts: &Facts) -> Option<Timestamp> {
+        None
+    }
+
+    /// Whether nothing that it looks at is another than when it came to rest.
+    fn sees_the_same(&self, _rest: &Rest, _state: &State, _facts: &Facts) -> bool {
+        false
+    }
+
     /// What should change, given how things are. Empty when nothing should.
     fn decide(&self, state: &State, facts: &Facts) -> Vec<Command>;
+
+    /// [`Controller::decide`], unless it rests: then nothing, and `rest` is as before, of this state.
+    fn decide_unless_at_rest(&self, rest: &mut Option<Rest>, state: &State, facts: &Facts) -> Vec<Command> {
+        if let Some(rest) = rest
+            && facts.now < rest.until
+            && self.sees_the_same(rest, state, facts)
+        {
+            rest.state = state.clone();
+            return Vec::new();
+        }
+        let commands = self.decide(state, facts);
+        let until = if commands.is_empty() { self.rests_until(state, facts) } else { None };
+        *rest = until.map(|until| Rest { state: state.clone(), facts: facts.clone(), until });
+        commands
+    }
 }

@@ -27,7 +27,7 @@ pub mod weighers;
 pub mod what_if;
 
 pub use advice::Advice;
-pub use controller::{Controller, Facts};
+pub use controller::{Controller, Facts, Rest};
 pub use explain::{Explanation, explain, explain_request};
 pub use filter::Filter;
 pub use foresee::{Foresight, foresee};

@@ -3,9 +3,9 @@
 //!
 //! The rule: once a VM has waited for the policy's `reserve_after_s` and still fits nowhere, one host that
 //! could take it, were it empty, is kept for it. VMs behind it in the queue may claim there only what it
-//! would leave over: the claims made since, theirs and its own together stay within capacity, and its CPUs and devices
-//! can still be found. So whatever
-//! was there before goes in time, and then it fits. VMs ahead of it take what they fit into, as always.
+//! would leave over: the claims made since, theirs and its own together stay within capacity, and its CPUs and
+//! devices can still be found. So whatever was there before goes in time, and then it fits. VMs ahead of it take what
+//! they fit into, as always.
 //!
 //! Where VMs were evicted for it, nobody behind it claims anything there before all that leave have left: the first
 //! of them would go back to the room it made, and be evicted again.

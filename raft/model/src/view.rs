@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use imbl::ordmap::DiffItem;
+
 use crate::aggregate::{Aggregate, DEFAULT_ZONE};
 use crate::flavor::Flavor;
 use crate::group::ServerGroup;
@@ -22,6 +24,18 @@ impl State {
             Err(_) => *self.vm_names.get(&(project.to_owned(), name_or_id.to_owned()))?,
         };
         self.vms.get(&id)
+    }
+
+    /// VMs that are not as they were in `before`, as they were and are; cheap where that state is an earlier one of this.
+    pub fn vms_changed_since<'a>(
+        &'a self,
+        before: &'a State,
+    ) -> impl Iterator<Item = (Option<&'a Vm>, Option<&'a Vm>)> {
+        before.vms.diff(&self.vms).map(|change| match change {
+            DiffItem::Add(_, now) => (None, Some(now)),
+            DiffItem::Update { old, new } => (Some(old.1), Some(new.1)),
+            DiffItem::Remove(_, before) => (Some(before), None),
+        })
     }
 
     /// A node by id or name.

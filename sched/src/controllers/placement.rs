@@ -2,6 +2,8 @@
 //! that fit nowhere it records why, when that is news, keeps hosts or has VMs of lesser priority evicted where the
 //! policy says so, and gives up on those that would not wait or have waited too long.
 
+mod rest;
+
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
@@ -12,7 +14,7 @@ use holm_model::vm::{HostReason, OnNoHost, StopMode, Vm};
 use holm_model::{NodeId, State, Timestamp};
 
 use super::node_health::UP_BELOW_MS;
-use crate::controller::{Controller, Facts};
+use crate::controller::{Controller, Facts, Rest};
 use crate::policy::Policy;
 use crate::preempt::Eviction;
 use crate::select::{Batch, Reasons};
@@ -75,6 +77,14 @@ impl Controller for Placement {
             Command::PreemptVms(PreemptVms { leadership, vm, node, victims, stop })
         }));
         commands
+    }
+
+    fn rests_until(&self, state: &State, facts: &Facts) -> Option<Timestamp> {
+        Some(rest::until(state, facts.now))
+    }
+
+    fn sees_the_same(&self, rest: &Rest, state: &State, facts: &Facts) -> bool {
+        doubtful(&rest.facts) == doubtful(facts) && rest::is_same(&rest.state, state)
     }
 }
 
@@ -154,9 +164,12 @@ fn gives_up(vm: &Vm, now: Timestamp, build_timeout_ms: u64) -> bool {
 }
 
 fn is_to_retry(vm: &Vm, now: Timestamp) -> bool {
-    let pause_ms = RETRY_PAUSE_MS << vm.recovery.build_rounds.min(RETRY_DOUBLINGS);
-    let paused = vm.waiting_since.is_some_and(|since| now.since_ms(since) >= pause_ms);
+    let paused = vm.waiting_since.is_some_and(|since| now.since_ms(since) >= retry_pause_ms(vm));
     vm.recovery.failing_over && !vm.excluded.is_empty() && paused
+}
+
+fn retry_pause_ms(vm: &Vm) -> u64 {
+    RETRY_PAUSE_MS << vm.recovery.build_rounds.min(RETRY_DOUBLINGS)
 }
 
 fn waited_too_long(vm: &Vm, now: Timestamp, build_timeout_ms: u64) -> bool {

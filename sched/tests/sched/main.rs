@@ -24,6 +24,7 @@ mod properties;
 mod rebalance;
 mod reference;
 mod reserve;
+mod rest;
 mod restart;
 mod retry;
 mod steps;

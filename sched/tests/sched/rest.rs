@@ -1,0 +1,152 @@
+//! A queue that found no more to do is looked at again on a change that could help, and only then.
+
+use holm_model::command::{Command, SetQuota, UpdateGroup};
+use holm_model::group::GroupPolicy;
+use holm_model::policy::{BUILD_TIMEOUT_S, RESERVE_AFTER_S};
+use holm_model::scheduling::Scheduling;
+use holm_model::vm::{DiskLoss, ObservedState, WantPower};
+use holm_model::{NodeId, Timestamp, VmId};
+use holm_sched::controllers::Placement;
+use holm_sched::{Controller, Facts, Rest};
+
+use crate::cluster::{Cluster, HostSize, MEDIUM, SMALL_VM};
+use crate::world::{Dice, unheard, world};
+
+const TINY: HostSize = HostSize { vcpus: 1, memory_mib: 8192, disk_gib: 100 };
+
+/// Decides until there is no more to do.
+fn come_to_rest(cluster: &mut Cluster, facts: &Facts) -> Option<Rest> {
+    for _ in 0..200 {
+        let mut rest = None;
+        let commands = Placement.decide_unless_at_rest(&mut rest, &cluster.state, facts);
+        if commands.is_empty() {
+            return rest;
+        }
+        cluster.carry_out(commands);
+    }
+    panic!("it does not come to rest");
+}
+
+/// Full hosts, VMs that wait, and one of a group that is off.
+fn crowded() -> (Cluster, Vec<VmId>, VmId) {
+    let mut cluster = Cluster::of(&[TINY; 3]);
+    let group = cluster.group(1, GroupPolicy::AntiAffinity, None);
+    let placed: Vec<VmId> = (0..3).map(|_| cluster.vm(SMALL_VM)).collect();
+    cluster.placed_on(placed[0]);
+    placed.iter().for_each(|vm| cluster.run(*vm));
+    let waiting = cluster.vm_like(Scheduling { group: Some(group), ..Scheduling::default() });
+    (cluster, placed, waiting)
+}
+
+type Change = fn(&mut Cluster, &[VmId], VmId);
+
+#[test]
+fn what_cannot_help_lets_it_rest_and_what_can_does_not() {
+    let cannot: [Change; 4] = [
+        |cluster, placed, _| cluster.tell(placed[0], ObservedState::Paused),
+        |cluster, _, _| _ = cluster.flavor_with(SMALL_VM, &[("a", "b")]),
+        |cluster, _, _| {
+            let (project, limits) = ("default".to_owned(), Default::default());
+            _ = cluster.done(Command::SetQuota(SetQuota { project, limits }));
+        },
+        |cluster, _, _| cluster.now = Timestamp(cluster.now.0 + 1_000),
+    ];
+    let can: [Change; 9] = [
+        |cluster, placed, _| cluster.delete(placed[1]),
+        |cluster, _, _| _ = cluster.vm(SMALL_VM),
+        |cluster, _, waiting| cluster.delete(waiting),
+        |cluster, _, _| cluster.report(2, MEDIUM),
+        |cluster, _, _| cluster.uncordon(1),
+        |cluster, _, _| cluster.aggregate(7, &[1], &[]),
+        |cluster, _, _| cluster.policy(|policy| policy.preemption = true),
+        |cluster, _, _| {
+            let id = *cluster.state.groups.keys().next().expect("there is one");
+            let (name, max) = (None, Some(3));
+            let update = UpdateGroup { id, name, max_server_per_host: max, expected: None };
+            _ = cluster.done(Command::UpdateGroup(update));
+        },
+        |cluster, _, _| cluster.now = Timestamp(cluster.now.0 + u64::from(RESERVE_AFTER_S) * 1000),
+    ];
+    for (at, (change, rests)) in
+        cannot.iter().map(|of| (of, true)).chain(can.iter().map(|of| (of, false))).enumerate()
+    {
+        let (mut cluster, placed, waiting) = crowded();
+        let facts = Facts { now: cluster.now, ..Facts::default() };
+        let rest = come_to_rest(&mut cluster, &facts).expect("it rests");
+        change(&mut cluster, &placed, waiting);
+        let facts = Facts { now: cluster.now, ..facts };
+        let still = facts.now < rest.until && Placement.sees_the_same(&rest, &cluster.state, &facts);
+        assert_eq!(still, rests, "change {at}");
+    }
+}
+
+#[test]
+fn a_host_that_is_heard_again_and_the_end_of_patience_wake_it() {
+    let (mut cluster, _, waiting) = crowded();
+    cluster.policy(|policy| policy.reserve_after_s = 0);
+    let facts = Facts { now: cluster.now, unheard: [NodeId(2)].into(), ..Facts::default() };
+    let rest = come_to_rest(&mut cluster, &facts).expect("it rests");
+    assert!(Placement.sees_the_same(&rest, &cluster.state, &facts));
+    assert!(!Placement.sees_the_same(&rest, &cluster.state, &Facts { now: cluster.now, ..Facts::default() }));
+    let since = cluster.record(waiting).waiting_since.expect("it waits");
+    assert_eq!(rest.until, Timestamp(since.0 + u64::from(BUILD_TIMEOUT_S) * 1000));
+}
+
+/// For random clusters and changes: where it rests, a decision would change nothing.
+#[test]
+fn where_it_rests_there_is_nothing_to_decide() {
+    let (mut rested, mut woken) = (0, 0);
+    for seed in 0..100 {
+        let mut cluster = world(seed);
+        if cluster.state.vms.is_empty() {
+            continue;
+        }
+        let mut dice = Dice(seed ^ 9);
+        cluster.policy(|policy| policy.preemption = seed % 2 == 0);
+        let mut facts = Facts { now: cluster.now, unheard: unheard(seed), ..Facts::default() };
+        let Some(mut rest) = come_to_rest(&mut cluster, &facts) else { continue };
+        for _ in 0..12 {
+            change(&mut cluster, &mut dice);
+            facts.now = cluster.now;
+            let decided = Placement.decide(&cluster.state, &facts);
+            if facts.now < rest.until && Placement.sees_the_same(&rest, &cluster.state, &facts) {
+                assert_eq!(decided, [], "seed {seed}");
+                rested += 1;
+            } else {
+                woken += 1;
+                match come_to_rest(&mut cluster, &facts) {
+                    Some(next) => rest = next,
+                    None => break,
+                }
+            }
+        }
+    }
+    assert!(rested > 100 && woken > 100, "{rested} rested, {woken} woken");
+}
+
+/// Something an operator, a node or time does.
+fn change(cluster: &mut Cluster, dice: &mut Dice) {
+    let vms: Vec<VmId> = cluster.state.vms.keys().copied().collect();
+    let vm = vms[dice.roll(vms.len() as u64) as usize];
+    let node = 1 + dice.roll(cluster.state.nodes.len() as u64);
+    let is_placed = cluster.record(vm).claim.is_some();
+    match dice.roll(8) {
+        0 if vms.len() > 5 => cluster.delete(vm),
+        1 => cluster.cordon(node, "test"),
+        2 => cluster.uncordon(node),
+        3 => {
+            let flavor = cluster.flavor_with(SMALL_VM, &[]);
+            let request = cluster.request(flavor, |_| {});
+            // Some quotas are used up.
+            _ = cluster.apply(Command::CreateVm(request));
+        }
+        4 if is_placed => cluster.run(vm),
+        5 if is_placed => _ = cluster.power(vm, WantPower::Off, None),
+        6 => {
+            let mut record = cluster.record(vm).clone();
+            record.spec.policies.disk_loss = DiskLoss::Recreate;
+            cluster.state.vms.insert(vm, record);
+        }
+        _ => cluster.now = Timestamp(cluster.now.0 + dice.roll(100_000)),
+    }
+}
