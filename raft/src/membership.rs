@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn a_node_that_moved_gets_its_new_address() {
         let mut state = state(2, &[]);
-        state.nodes[&node_id(2)].peer_addr = "10.9.9.9:1".to_owned();
+        state.nodes.get_mut(&node_id(2)).unwrap().peer_addr = "10.9.9.9:1".to_owned();
         let set = ChangeMembers::SetNodes([(2, Node::new("10.9.9.9:1"))].into());
         assert_eq!(step(&state, &metrics(&[&[1, 2]], &[1, 2])), Some(Step::Change(set)));
     }

@@ -1,50 +1,46 @@
 //! One host as a decision sees it: its record, what else the state says about it, and the claims of the
 //! batch so far on top.
 
-use std::borrow::Cow;
-
 use holm_model::aggregate::{Aggregate, DEFAULT_ZONE};
+use holm_model::digest::{Digest, Free, FreeParts};
 use holm_model::feasible;
 use holm_model::node::Node;
-use holm_model::room::{Free, PartsRoom};
+use holm_model::room::PartsRoom;
 use holm_model::vm::{Vm, VmStatus};
 use holm_model::{NodeId, ResourceClass, Resources, State};
 
 use crate::queue;
 use crate::reserve::Kept;
-use crate::weighers::hypervisor_version;
 
-/// A host and its load.
+/// A host and its load. Small, since every decision makes one of every node; what only few need is boxed.
 #[derive(Clone, Debug)]
 pub struct Host<'a> {
+    /// Its record. What is asked of every host is in the digest: records of many nodes do not fit into the processor's
+    /// caches.
     pub node: &'a Node,
     id: NodeId,
-    /// `holm_model::feasible::has_status`. This and the next are in the record too, but those of many nodes do not fit
-    /// into the processor's caches: each is read once.
-    pub has_status: bool,
-    /// How many conditions it has.
-    pub conditions: u32,
-    /// Whether it has any taint.
-    pub is_tainted: bool,
-    /// Sum of the claims.
-    pub claimed: Cow<'a, Resources>,
-    /// What they leave.
-    pub free: Free,
-    /// Its availability zone.
-    pub zone: &'a str,
-    /// The aggregates it is in, by id. Most hosts are in one at most: that one costs no allocation.
-    first_aggregate: Option<&'a Aggregate>,
-    more_aggregates: Vec<&'a Aggregate>,
-    /// VMs with a claim here.
-    pub vms: u32,
-    /// Those of them that are being built: Nova's I/O operations.
+    /// What the record says, with the claims of the batch so far.
+    pub digest: Digest,
+    /// VMs that are being built here: Nova's I/O operations.
     pub building: u32,
-    /// Parts of it that VMs may hold for themselves; none where it never offered any.
-    parts: Option<Cow<'a, PartsRoom>>,
-    /// Number of its hypervisor's version.
-    pub version: i64,
+    /// None if no aggregate gives one.
+    zone: Option<&'a str>,
+    /// Most hosts are in one aggregate at most.
+    first_aggregate: Option<&'a Aggregate>,
+    rare: Option<Box<Rare<'a>>>,
+}
+
+/// What few hosts have.
+#[derive(Clone, Debug, Default)]
+struct Rare<'a> {
+    /// The aggregates it is in beside the first, by id.
+    more_aggregates: Vec<&'a Aggregate>,
+    /// Sum of the claims, where it is not the record's.
+    claimed: Option<Resources>,
+    /// Parts of it that VMs hold, where they are not the record's.
+    parts: Option<PartsRoom>,
     /// For a VM that has long waited.
-    pub kept: Option<Box<Kept<'a>>>,
+    kept: Option<Kept<'a>>,
 }
 
 /// A claim in the classes of [`Free`].
@@ -75,14 +71,14 @@ impl Wanted {
     /// Whether `host` has so much free; none where numbers alone cannot tell. The rule itself is
     /// `holm_model::feasible::has_capacity`, and this its answer.
     pub fn fits(&self, host: &Host<'_>) -> Option<bool> {
-        let free = &host.free;
+        let free = &host.digest.free;
         let within = |wanted: i64, free: i64| wanted == 0 || wanted <= free;
         (!free.in_units).then(|| {
             within(self.vcpus, free.vcpus)
                 && within(self.memory_mib, free.memory_mib)
                 && within(self.disk_gib, free.disk_gib)
                 && (self.custom.0.is_empty()
-                    || feasible::has_capacity(host.node, &host.claimed, &self.custom))
+                    || feasible::has_capacity(host.node, host.claimed(), &self.custom))
         })
     }
 }
@@ -98,155 +94,158 @@ fn clamp(amount: u64) -> i64 {
 impl<'a> Host<'a> {
     /// Every host of `state`, by id.
     pub fn all(state: &'a State) -> Vec<Self> {
-        let mut hosts: Vec<Self> = state.nodes.values().map(Self::bare).collect();
-        // Both sides ascend, so one walk finds every pair.
+        let mut hosts: Vec<Self> = state.nodes.digests().map(Self::bare).collect();
+        // Both sides ascend, so one walk over the ids finds every pair.
+        let ids: Vec<NodeId> = hosts.iter().map(Self::id).collect();
         let mut at = 0;
-        for (node, vms) in &state.vms_by_node {
-            if let Some(host) = advance(&mut hosts, &mut at, *node) {
-                host.vms = u32::try_from(vms.len()).unwrap_or(u32::MAX);
-            }
-        }
-        at = 0;
         for (node, _) in &state.building {
-            if let Some(host) = advance(&mut hosts, &mut at, *node) {
-                host.building += 1;
+            if advance(&ids, &mut at, *node) {
+                hosts[at].building += 1;
             }
         }
         for aggregate in state.aggregates.values() {
             at = 0;
             let zone = aggregate.zone();
             for node in &aggregate.nodes {
-                if let Some(host) = advance(&mut hosts, &mut at, *node) {
-                    host.join(aggregate, zone);
+                if advance(&ids, &mut at, *node) {
+                    hosts[at].join(aggregate, zone);
                 }
             }
-        }
-        let mut last = ("", 0);
-        for host in &mut hosts {
-            let Some(report) = &host.node.report else { continue };
-            // Most hosts run the same.
-            let version = report.hypervisor.version.as_str();
-            if version != last.0 {
-                last = (version, hypervisor_version::number(version));
-            }
-            host.version = last.1;
         }
         keep(&mut hosts, state);
         hosts
     }
 
-    fn bare(node: &'a Node) -> Self {
-        let conditions = if node.is_well() { 0 } else { node.conditions().count() };
-        Self {
-            node,
-            id: node.id,
-            has_status: feasible::has_status(node),
-            conditions: u32::try_from(conditions).unwrap_or(u32::MAX),
-            is_tainted: !node.taints.is_empty(),
-            claimed: Cow::Borrowed(&node.allocated),
-            free: node.room.free,
-            zone: DEFAULT_ZONE,
-            first_aggregate: None,
-            more_aggregates: Vec::new(),
-            vms: 0,
-            building: 0,
-            parts: (!node.offer().is_empty()).then_some(Cow::Borrowed(&node.room.parts)),
-            version: 0,
-            kept: None,
-        }
+    fn bare((id, digest, node): (NodeId, &Digest, &'a Node)) -> Self {
+        Self { node, id, digest: *digest, building: 0, zone: None, first_aggregate: None, rare: None }
     }
 
     /// Enters an aggregate, whose zone counts if none before gave one.
     fn join(&mut self, aggregate: &'a Aggregate, zone: Option<&'a str>) {
-        if let Some(zone) = zone.filter(|_| self.aggregates().all(|other| other.zone().is_none())) {
-            self.zone = zone;
-        }
+        self.zone = self.zone.or(zone);
         match self.first_aggregate {
             None => self.first_aggregate = Some(aggregate),
-            Some(_) => self.more_aggregates.push(aggregate),
+            Some(_) => self.rare().more_aggregates.push(aggregate),
         }
     }
 
+    /// Its availability zone.
+    pub fn zone(&self) -> &'a str {
+        self.zone.unwrap_or(DEFAULT_ZONE)
+    }
+
     fn aggregates(&self) -> impl Iterator<Item = &'a Aggregate> + Clone {
-        self.first_aggregate.into_iter().chain(self.more_aggregates.iter().copied())
+        let more = self.rare.iter().flat_map(|rare| rare.more_aggregates.iter().copied());
+        self.first_aggregate.into_iter().chain(more)
     }
 
     pub fn id(&self) -> NodeId {
         self.id
     }
 
+    /// Sum of the claims.
+    pub fn claimed(&self) -> &Resources {
+        self.rare.as_ref().and_then(|rare| rare.claimed.as_ref()).unwrap_or(&self.node.allocated)
+    }
+
+    /// Parts of it that VMs hold for themselves.
+    pub fn parts(&self) -> &PartsRoom {
+        self.rare.as_ref().and_then(|rare| rare.parts.as_ref()).unwrap_or(&self.node.room.parts)
+    }
+
     /// A VM is placed here.
     pub fn claim(&mut self, resources: &Resources) {
-        self.claimed.to_mut().add(resources);
-        self.recount();
-        self.vms += 1;
+        self.change_claimed(|claimed| claimed.add(resources));
+        self.digest.vms += 1;
         self.building += 1;
-        if let Some(kept) = &mut self.kept {
+        if let Some(kept) = self.kept_mut() {
             kept.add(resources);
         }
     }
 
     /// The VM that was placed here takes the parts it asks for.
     pub fn take_parts(&mut self, vm: &Vm) {
-        let Some(room) = &mut self.parts else { return };
-        if let Ok(parts) = feasible::parts_for(self.node, room, vm)
+        if let Ok(parts) = feasible::parts_for(self.node, self.parts(), vm)
             && !parts.is_empty()
         {
-            room.to_mut().take(&parts, self.node.offer());
-            self.kept.iter_mut().for_each(|kept| kept.take(&parts, self.node.offer()));
+            let offer = self.node.offer();
+            self.change_parts(|room| room.take(&parts, offer));
+            if let Some(kept) = self.kept_mut() {
+                kept.take(&parts, offer);
+            }
         }
     }
 
-    /// Parts of it that VMs may hold for themselves.
-    pub fn parts(&self) -> Cow<'_, PartsRoom> {
-        self.parts.as_deref().map_or_else(Cow::default, Cow::Borrowed)
+    /// The host as it would be without any VM.
+    pub fn emptied(&self) -> Self {
+        let mut empty = self.clone();
+        empty.change_claimed(|claimed| claimed.0.clear());
+        let offer = self.node.offer();
+        if !offer.is_empty() {
+            empty.change_parts(|room| *room = PartsRoom::empty(offer));
+        }
+        empty.rare().kept = None;
+        empty.digest.vms = 0;
+        empty.building = 0;
+        empty
     }
 
-    /// None holds any.
-    pub(crate) fn free_parts(&mut self) {
-        let room = PartsRoom::empty(self.node.offer());
-        self.parts = self.parts.take().map(|_| Cow::Owned(room));
+    fn rare(&mut self) -> &mut Rare<'a> {
+        self.rare.get_or_insert_default()
     }
 
-    /// PCI devices that no VM holds.
-    pub fn free_devices(&self) -> u64 {
-        self.parts.as_ref().map_or(0, |room| room.free_devices())
+    fn change_claimed(&mut self, how: impl FnOnce(&mut Resources)) {
+        let node = self.node;
+        let claimed = self.rare().claimed.get_or_insert_with(|| node.allocated.clone());
+        how(claimed);
+        self.digest.free = Free::of(&node.inventory, claimed);
     }
 
-    /// What is free has to be worked out anew.
-    pub(crate) fn recount(&mut self) {
-        self.free = Free::of(&self.node.inventory, &self.claimed);
+    fn change_parts(&mut self, how: impl FnOnce(&mut PartsRoom)) {
+        let node = self.node;
+        let parts = self.rare().parts.get_or_insert_with(|| node.room.parts.clone());
+        how(parts);
+        self.digest.parts = FreeParts::of(parts);
+    }
+
+    /// What is kept of it for a VM that has long waited.
+    pub fn kept(&self) -> Option<&Kept<'a>> {
+        self.rare.as_ref()?.kept.as_ref()
+    }
+
+    fn kept_mut(&mut self) -> Option<&mut Kept<'a>> {
+        self.rare.as_mut()?.kept.as_mut()
     }
 
     /// From now on, what is kept here is kept from those behind its holder.
     pub fn keep(&mut self) {
-        if let Some(kept) = &mut self.kept {
+        if let Some(kept) = self.kept_mut() {
             kept.in_force = true;
         }
     }
 
     /// The host without the claim that `vm` has on it, if it has one.
     pub fn without(&mut self, vm: &Vm) {
-        let Some(claim) = vm.claim.as_ref().filter(|claim| claim.node == self.node.id) else { return };
-        self.claimed.to_mut().sub(&claim.resources);
+        let Some(claim) = vm.claim.as_ref().filter(|claim| claim.node == self.id) else { return };
+        self.change_claimed(|claimed| claimed.sub(&claim.resources));
         // Owning and counting the parts of a host is dear, and few VMs hold any.
-        if let Some(room) = self.parts.as_mut().filter(|_| !claim.parts.is_empty()) {
-            room.to_mut().give_back(&claim.parts, self.node.offer());
+        if !claim.parts.is_empty() {
+            let node = self.node;
+            self.change_parts(|room| room.give_back(&claim.parts, node.offer()));
         }
-        self.recount();
-        self.vms = self.vms.saturating_sub(1);
+        self.digest.vms = self.digest.vms.saturating_sub(1);
         self.building = self.building.saturating_sub(u32::from(vm.status == VmStatus::Build));
     }
 
     /// The host with that claim again.
     pub fn put_back(&mut self, vm: &Vm) {
-        let Some(claim) = vm.claim.as_ref().filter(|claim| claim.node == self.node.id) else { return };
-        self.claimed.to_mut().add(&claim.resources);
-        if let Some(room) = self.parts.as_mut().filter(|_| !claim.parts.is_empty()) {
-            room.to_mut().take(&claim.parts, self.node.offer());
+        let Some(claim) = vm.claim.as_ref().filter(|claim| claim.node == self.id) else { return };
+        self.change_claimed(|claimed| claimed.add(&claim.resources));
+        if !claim.parts.is_empty() {
+            let node = self.node;
+            self.change_parts(|room| room.take(&claim.parts, node.offer()));
         }
-        self.recount();
-        self.vms += 1;
+        self.digest.vms += 1;
         self.building += u32::from(vm.status == VmStatus::Build);
     }
 
@@ -279,16 +278,17 @@ fn keep<'a>(hosts: &mut [Host<'a>], state: &'a State) {
     for vm in state.waiting.iter().filter_map(|id| state.vms.get(id)) {
         let Some((node, kept)) = Kept::of(state, vm) else { continue };
         let Ok(at) = hosts.binary_search_by_key(&node, Host::id) else { continue };
-        let ahead = hosts[at].kept.as_ref().is_none_or(|other| queue::rank(vm) < queue::rank(other.vm));
+        let ahead = hosts[at].kept().is_none_or(|other| queue::rank(vm) < queue::rank(other.vm));
         if ahead {
-            hosts[at].kept = Some(Box::new(kept));
+            hosts[at].rare().kept = Some(kept);
         }
     }
 }
 
-fn advance<'h, 'a>(hosts: &'h mut [Host<'a>], at: &mut usize, node: NodeId) -> Option<&'h mut Host<'a>> {
-    while hosts.get(*at)?.id < node {
+/// Goes on to where `node` is or would be, and says which.
+fn advance(ids: &[NodeId], at: &mut usize, node: NodeId) -> bool {
+    while ids.get(*at).is_some_and(|id| *id < node) {
         *at += 1;
     }
-    hosts.get_mut(*at).filter(|host| host.id == node)
+    ids.get(*at) == Some(&node)
 }

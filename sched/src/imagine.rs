@@ -15,8 +15,8 @@ use crate::queue;
 /// Changes the nodes that exist.
 pub fn change(state: &mut State, nodes: &[NodeId], how: impl Fn(&mut Node)) {
     for node in nodes {
-        if let Some(node) = state.nodes.get_mut(node) {
-            how(node);
+        if let Some(mut node) = state.nodes.get_mut(node) {
+            how(&mut node);
         }
     }
 }
@@ -24,7 +24,7 @@ pub fn change(state: &mut State, nodes: &[NodeId], how: impl Fn(&mut Node)) {
 /// Takes the VM from its host.
 pub fn displace(state: &mut State, vm: &Vm) {
     let Some(claim) = &vm.claim else { return };
-    if let Some(node) = state.nodes.get_mut(&claim.node) {
+    if let Some(mut node) = state.nodes.get_mut(&claim.node) {
         node.end_claim(&claim.resources, &claim.parts);
     }
     if let Some(vms) = state.vms_by_node.get_mut(&claim.node) {
@@ -79,8 +79,8 @@ pub fn place(state: &mut State, vm: VmId, node: NodeId) {
     let Some(mut vm) = state.vms.get(&vm).cloned() else { return };
     let resources = claim_of(&vm.spec);
     let mut parts = Parts::default();
-    if let Some(record) = state.nodes.get_mut(&node) {
-        parts = parts_for(record, &record.room.parts, &vm).unwrap_or_default();
+    if let Some(mut record) = state.nodes.get_mut(&node) {
+        parts = parts_for(&record, &record.room.parts, &vm).unwrap_or_default();
         record.add_claim(&resources, &parts);
     }
     let (epoch, availability) = (Epoch(state.revision), vm.spec.availability);

@@ -172,7 +172,7 @@ impl<'a> Picture<'a> {
                 sum: 0,
                 sum_of_squares: 0,
             };
-            class.claimed = hosts.iter().map(|host| host.claimed.get(&class.class)).collect();
+            class.claimed = hosts.iter().map(|host| host.claimed().get(&class.class)).collect();
             for at in (0..hosts.len()).filter(|at| takes[*at] && class.capacity[*at] > 0) {
                 let used = class.share(at, class.claimed[at]);
                 class.hosts += 1;

@@ -12,7 +12,6 @@
 //!
 //! A reservation is part of the VM's record, so decisions replay; apply does not ask it again.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use holm_model::feasible::{self, Refusal};
@@ -84,7 +83,7 @@ impl<'a> Kept<'a> {
     fn parts_left(&self, host: &Host<'_>, vm: &Vm) -> Result<(), Refusal> {
         let Some(room) = self.parts.as_ref().filter(|_| parts::asks(&vm.spec)) else { return Ok(()) };
         // Where it finds none, another filter refuses it.
-        let Ok(taken) = feasible::parts_for(host.node, &host.parts(), vm) else { return Ok(()) };
+        let Ok(taken) = feasible::parts_for(host.node, host.parts(), vm) else { return Ok(()) };
         let mut room = room.clone();
         room.take(&taken, host.node.offer());
         let left = feasible::parts_for(host.node, &room, self.vm);
@@ -173,22 +172,8 @@ pub fn choose<'a>(
 fn lacks(host: &Host<'_>, wanted: &Resources) -> u128 {
     let lack = |(class, amount): (&ResourceClass, &u64)| {
         let capacity = host.node.inventory.get(class).map_or(0, |inventory| inventory.capacity());
-        let taken = u128::from(host.claimed.get(class)) + u128::from(*amount);
+        let taken = u128::from(host.claimed().get(class)) + u128::from(*amount);
         taken.saturating_sub(u128::from(capacity)) * 1000 / u128::from(capacity.max(1))
     };
     wanted.0.iter().map(lack).max().unwrap_or(0)
-}
-
-impl Host<'_> {
-    /// The host as it would be without any VM.
-    pub fn emptied(&self) -> Host<'_> {
-        let mut empty = self.clone();
-        empty.claimed = Cow::Owned(Resources::default());
-        empty.free_parts();
-        empty.kept = None;
-        empty.vms = 0;
-        empty.building = 0;
-        empty.recount();
-        empty
-    }
 }

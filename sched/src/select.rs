@@ -14,6 +14,7 @@ use holm_model::{NodeId, State, Timestamp, VmId};
 
 use crate::advice::Gathered;
 use crate::column::Column;
+use crate::filter::Filter;
 use crate::host::Host;
 use crate::policy::Policy;
 use crate::preempt::{self, Eviction};
@@ -116,16 +117,16 @@ impl<'a> Batch<'a> {
     pub fn reasons(&self, vm: &'a Vm) -> Reasons {
         let request = self.request(vm);
         let filters = self.policy.applying(&request);
-        let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
+        let mut refused = vec![0u32; filters.len()];
         let (mut first, mut others) = (Vec::new(), Vec::new());
         for host in &self.hosts {
-            let Some(filter) = filters.iter().find(|filter| !filter.passes(&request, host)) else { continue };
-            let count = counts.entry(filter.name()).or_default();
-            *count += 1;
-            if *count == 1 {
-                first.push((host, filter));
+            let refuses = |filter: &&dyn Filter| !filter.passes(&request, host);
+            let Some(by) = filters.iter().position(refuses) else { continue };
+            refused[by] += 1;
+            if refused[by] == 1 {
+                first.push((host, filters[by]));
             } else if others.len() < REASONS_MAX {
-                others.push((host, filter));
+                others.push((host, filters[by]));
             }
         }
         let mut worded: Vec<_> = first.into_iter().chain(others).take(REASONS_MAX).collect();
@@ -135,10 +136,11 @@ impl<'a> Batch<'a> {
             Some(HostReason { node: host.id(), by: filter.name().to_owned(), message })
         });
         let refusals = words.collect();
-        Reasons {
-            counts: counts.into_iter().map(|(name, count)| (name.to_owned(), count)).collect(),
-            refusals,
+        let mut counts = BTreeMap::new();
+        for (filter, refused) in filters.iter().zip(refused).filter(|(_, refused)| *refused > 0) {
+            *counts.entry(filter.name().to_owned()).or_default() += refused;
         }
+        Reasons { counts, refusals }
     }
 
     /// Why each host refuses `vm` as things stand in the batch; empty for hosts that fit.
@@ -162,7 +164,7 @@ impl<'a> Batch<'a> {
     pub fn keep_host_of(&mut self, vm: &Vm) {
         let Some(reserved) = &vm.reserved else { return };
         let Ok(at) = self.hosts.binary_search_by_key(&reserved.node, Host::id) else { return };
-        if self.hosts[at].kept.as_ref().is_some_and(|kept| kept.vm.id == vm.id) {
+        if self.hosts[at].kept().is_some_and(|kept| kept.vm.id == vm.id) {
             self.hosts[at].keep();
             // What is among the changes is asked again, and so chosen.
             if self.offered.binary_search(&at).is_ok() {
@@ -173,7 +175,7 @@ impl<'a> Batch<'a> {
 
     /// Whether any host is kept for somebody.
     pub fn keeps_hosts(&self) -> bool {
-        self.hosts.iter().any(|host| host.kept.is_some())
+        self.hosts.iter().any(|host| host.kept().is_some())
     }
 
     /// The hosts to keep for those of `vms`, in the order of the queue, that fit nowhere at `now`.

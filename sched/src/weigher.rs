@@ -27,9 +27,9 @@ pub trait Weigher: Send + Sync {
     /// The raw weight, in any unit; more is better, unless it counts against the host.
     fn weigh(&self, request: &Request<'_>, host: &Host<'_>) -> i64;
 
-    /// Those of `these`, indices of `hosts`, in their order: called through a pointer once a weigher, not once a host.
-    fn weigh_all(&self, request: &Request<'_>, hosts: &[Host<'_>], these: &[usize]) -> Vec<i64> {
-        these.iter().map(|at| self.weigh(request, &hosts[*at])).collect()
+    /// Adds those of `these`, indices of `hosts`, to `raw` in their order: called through a pointer once for many.
+    fn weigh_all(&self, request: &Request<'_>, hosts: &[Host<'_>], these: &[usize], raw: &mut Vec<i64>) {
+        raw.extend(these.iter().map(|at| self.weigh(request, &hosts[*at])));
     }
 }
 

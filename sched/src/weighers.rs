@@ -4,7 +4,7 @@ mod build_failure;
 mod cpu;
 mod disk;
 mod health;
-pub(crate) mod hypervisor_version;
+mod hypervisor_version;
 mod image_locality;
 mod io_ops;
 mod load;

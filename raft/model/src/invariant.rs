@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::digest::Digest;
 use crate::id::{NodeId, VmId};
 use crate::resources::Resources;
 use crate::state::State;
@@ -25,7 +26,10 @@ pub fn check(state: &State) -> Result<(), String> {
     if state.vm_names.len() != state.vms.len() {
         return Err(format!("{} names for {} VMs", state.vm_names.len(), state.vms.len()));
     }
-    for node in state.nodes.values() {
+    for (id, digest, node) in state.nodes.digests() {
+        if (id, *digest) != (node.id, Digest::of(node)) {
+            return Err(format!("node {id}: {digest:?} is kept beside {node:?}"));
+        }
         let sum = claimed.remove(&node.id).unwrap_or_default();
         if node.allocated != sum {
             return Err(format!("node {}: allocated {:?}, claims are {sum:?}", node.id, node.allocated));

@@ -41,7 +41,7 @@ pub struct Node {
     pub boot_revision: Revision,
     /// Sum over the claims on this node, kept beside them by apply.
     pub allocated: Resources,
-    /// What those leave of what it offers; kept by apply, follows from the rest.
+    /// How many those are, and the parts they leave of what it offers; kept by apply, follows from the rest.
     #[serde(skip)]
     pub room: Room,
     /// What it offers: its report, under its aggregates' overrides, under its own. Kept by apply.
@@ -159,6 +159,20 @@ impl Node {
     }
 }
 
+/// `v53.2.1` as 53,002,001: the first three numbers of a version, 999 at most behind the first; 0 for what is none.
+pub fn version_number(version: &str) -> i64 {
+    let mut parts = [0i64; 3];
+    let mut at = 0;
+    for byte in version.strip_prefix('v').unwrap_or(version).bytes() {
+        match byte {
+            b'0'..=b'9' => parts[at] = (parts[at] * 10 + i64::from(byte - b'0')).min(1_000_000_000),
+            b'.' | b'-' | b'+' if at < 2 => at += 1,
+            _ => break,
+        }
+    }
+    (parts[0] * 1000 + parts[1].min(999)) * 1000 + parts[2].min(999)
+}
+
 /// Which hypervisor a node drives.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HypervisorFacts {
@@ -189,3 +203,20 @@ pub struct Condition {
 pub const PAST_BOOTS: usize = 8;
 /// How many orphans a report names.
 pub const ORPHANS_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::version_number;
+
+    #[test]
+    fn versions_compare_by_number() {
+        let cases =
+            [("v53.0", 53_000_000), ("53.0-246-g1", 53_000_246), ("9.10.11", 9_010_011), ("v9", 9_000_000)];
+        for (version, expected) in cases {
+            assert_eq!(version_number(version), expected, "{version}");
+        }
+        for nothing in ["", "v", "latest", "."] {
+            assert_eq!(version_number(nothing), 0, "{nothing:?}");
+        }
+    }
+}

@@ -1,61 +1,21 @@
-//! What the claims on a node leave of what it offers, worked out when either changes: decisions read it of every host
-//! for every VM, and would otherwise walk maps and VMs each time. It follows from the rest of the state, so snapshots
-//! leave it out; [`crate::invariant`] compares it with what it follows from.
+//! The claims on a node, counted, and what they leave of the parts it offers; worked out when either changes: decisions ask many hosts for
+//! every VM, and would otherwise walk maps and VMs each time. It follows from the rest of the state, so snapshots leave
+//! it out; [`crate::invariant`] compares it with what it follows from.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::id::NodeId;
 use crate::node::{Node, NodeReport};
 use crate::parts::{Offer, Parts, Wanted};
-use crate::resources::{Inventory, ResourceClass, Resources};
+use crate::resources::Resources;
 use crate::state::State;
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Room {
-    pub free: Free,
+    /// How many claims there are.
+    pub vms: u32,
     pub parts: PartsRoom,
-}
-
-/// Capacity less claims of the classes every VM asks for; negative where more is claimed than is there.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Free {
-    pub vcpus: i64,
-    pub memory_mib: i64,
-    pub disk_gib: i64,
-    /// Whether not any amount of these may be claimed: there is a least or greatest amount, or steps.
-    pub in_units: bool,
-}
-
-impl Free {
-    pub fn of(inventory: &BTreeMap<ResourceClass, Inventory>, claimed: &Resources) -> Self {
-        let mut free = Self::default();
-        // Custom classes come last in both.
-        for (class, inventory) in inventory {
-            let Some(amount) = free.amount(class) else { break };
-            *amount = clamp(inventory.capacity());
-            let Inventory { min_unit, max_unit, step_size, .. } = inventory;
-            free.in_units |= (*min_unit, *max_unit, *step_size) != (1, u64::MAX, 1);
-        }
-        for (class, claimed) in &claimed.0 {
-            let Some(amount) = free.amount(class) else { break };
-            *amount = amount.saturating_sub(clamp(*claimed));
-        }
-        free
-    }
-
-    fn amount(&mut self, class: &ResourceClass) -> Option<&mut i64> {
-        match class {
-            ResourceClass::Vcpu => Some(&mut self.vcpus),
-            ResourceClass::MemoryMb => Some(&mut self.memory_mib),
-            ResourceClass::DiskGb => Some(&mut self.disk_gib),
-            ResourceClass::Custom(_) => None,
-        }
-    }
-}
-
-fn clamp(amount: u64) -> i64 {
-    i64::try_from(amount).unwrap_or(i64::MAX)
 }
 
 /// Parts of a host that claims hold, and how many they leave.
@@ -113,19 +73,14 @@ impl PartsRoom {
         self.devices.contains(address)
     }
 
-    /// Devices that no claim holds.
-    pub fn free_devices(&self) -> u64 {
-        self.free_devices.values().copied().map(u64::from).sum()
+    /// CPUs that no claim holds, by NUMA node.
+    pub fn free_cpus(&self) -> &BTreeMap<u32, u32> {
+        &self.free_cpus
     }
 
-    /// `DedicatedCpu` without the words: [`crate::parts::choose_cpus`] would find some.
-    pub fn has_cpus(&self, wanted: &Wanted) -> bool {
-        let enough = |free: u32| free >= wanted.cpus;
-        match (wanted.cpus, wanted.one_numa_node) {
-            (0, _) => true,
-            (_, true) => self.free_cpus.values().copied().any(enough),
-            (_, false) => enough(self.free_cpus.values().sum()),
-        }
+    /// Devices that no claim holds, by alias.
+    pub fn free_devices(&self) -> &BTreeMap<String, u32> {
+        &self.free_devices
     }
 
     /// `PciDevices` without the words: [`crate::parts::choose_devices`] would find some.
@@ -141,7 +96,7 @@ impl State {
         let ids: Vec<NodeId> = self.nodes.keys().copied().collect();
         for id in ids {
             let room = self.room_of(id);
-            if let Some(node) = self.nodes.get_mut(&id) {
+            if let Some(mut node) = self.nodes.get_mut(&id) {
                 node.room = room;
             }
         }
@@ -149,10 +104,12 @@ impl State {
 
     /// What a node's room must be.
     pub(crate) fn room_of(&self, id: NodeId) -> Room {
-        let Some(node) = self.nodes.get(&id) else { return Room::default() };
-        let mut room = Room { free: Free::of(&node.inventory, &node.allocated), ..Room::default() };
-        let claims = self.vms_on(id).filter_map(|vm| vm.claim.as_ref());
-        claims.for_each(|claim| room.parts.take(&claim.parts, node.offer()));
+        let mut room = Room::default();
+        let Some(node) = self.nodes.get(&id) else { return room };
+        for claim in self.vms_on(id).filter_map(|vm| vm.claim.as_ref()) {
+            room.vms += 1;
+            room.parts.take(&claim.parts, node.offer());
+        }
         room.parts.recount(node.offer());
         room
     }
@@ -162,7 +119,7 @@ impl Node {
     /// A claim begins.
     pub fn add_claim(&mut self, resources: &Resources, parts: &Parts) {
         self.allocated.add(resources);
-        self.room.free = Free::of(&self.inventory, &self.allocated);
+        self.room.vms += 1;
         if !parts.is_empty() {
             self.room.parts.take(parts, offer(&self.report));
         }
@@ -174,7 +131,7 @@ impl Node {
     /// When more is taken away than is claimed: see [`Resources::sub`].
     pub fn end_claim(&mut self, resources: &Resources, parts: &Parts) {
         self.allocated.sub(resources);
-        self.room.free = Free::of(&self.inventory, &self.allocated);
+        self.room.vms -= 1;
         if !parts.is_empty() {
             self.room.parts.give_back(parts, offer(&self.report));
         }
@@ -182,7 +139,6 @@ impl Node {
 
     /// What it offers has changed.
     pub fn recount_room(&mut self) {
-        self.room.free = Free::of(&self.inventory, &self.allocated);
         self.room.parts.recount(offer(&self.report));
     }
 

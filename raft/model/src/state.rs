@@ -14,7 +14,7 @@ use crate::id::{
     VolumeId,
 };
 use crate::image::Image;
-use crate::node::Node;
+use crate::nodes::Nodes;
 use crate::policy::SchedulerPolicy;
 use crate::project::Project;
 use crate::resources::Resources;
@@ -33,7 +33,7 @@ pub struct State {
     pub leadership: Option<Leadership>,
     /// The highest node id ever given out.
     pub last_node_id: NodeId,
-    pub nodes: OrdMap<NodeId, Node>,
+    pub nodes: Nodes,
     pub flavors: OrdMap<FlavorId, Flavor>,
     pub images: OrdMap<ImageId, Image>,
     pub vms: OrdMap<VmId, Vm>,

@@ -128,8 +128,8 @@ fn grant_and_fence_exclude_each_other() {
     ledger.grant(&state, A, end);
     assert!(!ledger.begin_fence(&state, A, end), "it was granted a lease");
     let mut fenced = state.clone();
-    let record = fenced.nodes.get_mut(&A).unwrap();
-    record.fence = Some(Fence { at: Timestamp(1), revision: Revision(11), lost: BTreeMap::new() });
+    fenced.nodes.get_mut(&A).unwrap().fence =
+        Some(Fence { at: Timestamp(1), revision: Revision(11), lost: BTreeMap::new() });
     assert_eq!(ledger.may_grant(&fenced, A), Err(Refusal::Fenced));
     assert_eq!(ledger.may_grant(&state, NodeId(9)), Err(Refusal::NoMember));
 }

@@ -159,8 +159,9 @@ impl Cluster {
                     2..=4 => Parts { cpus: Vec::new(), devices: [address(at as u32)].into() },
                     _ => Parts::default(),
                 };
-                let record = self.state.nodes.get_mut(&NodeId(n)).expect("it exists");
-                record.add_claim(&Resources::default(), &parts);
+                let mut record = self.state.nodes.get_mut(&NodeId(n)).expect("it exists");
+                let offer = record.offer().clone();
+                record.room.parts.take(&parts, &offer);
                 let (node, epoch, resources) = (NodeId(n), Epoch(Revision(1)), Resources::default());
                 let claim = Claim { node, epoch, resources, parts, availability: Default::default() };
                 let vm = Vm { id, claim: Some(claim), status: VmStatus::Active, ..self.vm.clone() };
@@ -171,7 +172,7 @@ impl Cluster {
 
     fn each_node(&mut self, change: impl Fn(u64, &mut Node)) {
         for n in 1..=self.hosts {
-            change(n, self.state.nodes.get_mut(&NodeId(n)).expect("it exists"));
+            change(n, &mut self.state.nodes.get_mut(&NodeId(n)).expect("it exists"));
         }
     }
 }
@@ -284,7 +285,7 @@ fn node(model: &Node, n: u64) -> Node {
     let report = node.report.as_mut().expect("it has reported");
     report.inventory = node.inventory.clone();
     report.load_thousandths = n % 7 * 100;
-    node.recount_room();
+    node.room.vms = VMS_EACH as u32;
     node
 }
 

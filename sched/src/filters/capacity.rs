@@ -19,11 +19,11 @@ impl Filter for Capacity {
     }
 
     fn check(&self, request: &Request<'_>, host: &Host<'_>) -> Result<(), Refusal> {
-        feasible::capacity(host.node, &host.claimed, &request.claim)
+        feasible::capacity(host.node, host.claimed(), &request.claim)
     }
 
     fn fix(&self, request: &Request<'_>, host: &Host<'_>) -> String {
-        let shortages: Vec<_> = feasible::shortages(host.node, &host.claimed, &request.claim).collect();
+        let shortages: Vec<_> = feasible::shortages(host.node, host.claimed(), &request.claim).collect();
         // What no room of other classes would help against goes first.
         if let Some(fix) = shortages.iter().find_map(beyond_room) {
             return fix;
@@ -44,7 +44,7 @@ impl Filter for Capacity {
 
     fn passes(&self, request: &Request<'_>, host: &Host<'_>) -> bool {
         let told = request.wanted.fits(host);
-        told.unwrap_or_else(|| feasible::has_capacity(host.node, &host.claimed, &request.claim))
+        told.unwrap_or_else(|| feasible::has_capacity(host.node, host.claimed(), &request.claim))
     }
 }
 

@@ -21,7 +21,7 @@ impl Filter for DedicatedCpu {
     }
 
     fn check(&self, request: &Request<'_>, host: &Host<'_>) -> Result<(), Refusal> {
-        match feasible::parts_for(host.node, &host.parts(), request.vm) {
+        match feasible::parts_for(host.node, host.parts(), request.vm) {
             Err((by, refusal)) if by == self.name() => Err(refusal),
             _ => Ok(()),
         }
@@ -34,7 +34,7 @@ impl Filter for DedicatedCpu {
 
     fn passes(&self, request: &Request<'_>, host: &Host<'_>) -> bool {
         match &request.parts {
-            Some(Ok(wanted)) => host.parts().has_cpus(wanted),
+            Some(Ok(wanted)) => host.digest.parts.has_cpus(wanted),
             Some(Err(_)) => false,
             None => true,
         }

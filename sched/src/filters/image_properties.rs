@@ -3,11 +3,11 @@
 //! as in Nova; a property without a value asks for nothing.
 
 use holm_model::feasible::Refusal;
+use holm_model::node::version_number;
 
 use crate::filter::Filter;
 use crate::host::Host;
 use crate::request::Request;
-use crate::weighers::hypervisor_version;
 
 /// Image properties and the capability each is compared with; a capability may list several, by commas.
 const PROPERTIES: [(&str, &str); 5] = [
@@ -60,14 +60,14 @@ fn is_version(wanted: &str, version: i64) -> Option<bool> {
         if !number.starts_with(|first: char| first.is_ascii_digit()) {
             return None;
         }
-        met &= compare(&version, &hypervisor_version::number(number));
+        met &= compare(&version, &version_number(number));
     }
     Some(met)
 }
 
 fn check_version(wanted: &str, host: &Host<'_>) -> Result<(), Refusal> {
-    match is_version(wanted, host.version) {
-        _ if host.version == 0 => Ok(()),
+    match is_version(wanted, host.digest.version) {
+        _ if host.digest.version == 0 => Ok(()),
         Some(true) => Ok(()),
         Some(false) => {
             let has = host.node.report.as_ref().map_or("", |report| &report.hypervisor.version);
@@ -130,7 +130,8 @@ impl Filter for ImageProperties {
             reported(host, capability).is_some_and(|has| offers(has, value))
         };
         wanted(request).all(offers)
-            && wanted_version(request)
-                .is_none_or(|wanted| host.version == 0 || is_version(wanted, host.version) == Some(true))
+            && wanted_version(request).is_none_or(|wanted| {
+                host.digest.version == 0 || is_version(wanted, host.digest.version) == Some(true)
+            })
     }
 }

@@ -34,7 +34,7 @@ impl Filter for NumInstances {
         if self.passes(request, host) {
             return Ok(());
         }
-        Err(format!("VMs: {} here, {} allowed", host.vms, self.max(host)))
+        Err(format!("VMs: {} here, {} allowed", host.digest.vms, self.max(host)))
     }
 
     fn fix(&self, _request: &Request<'_>, host: &Host<'_>) -> String {
@@ -46,6 +46,6 @@ impl Filter for NumInstances {
     }
 
     fn passes(&self, _request: &Request<'_>, host: &Host<'_>) -> bool {
-        host.vms < self.max(host)
+        host.digest.vms < self.max(host)
     }
 }

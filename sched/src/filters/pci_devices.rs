@@ -21,7 +21,7 @@ impl Filter for PciDevices {
     }
 
     fn check(&self, request: &Request<'_>, host: &Host<'_>) -> Result<(), Refusal> {
-        match feasible::parts_for(host.node, &host.parts(), request.vm) {
+        match feasible::parts_for(host.node, host.parts(), request.vm) {
             Err((by, refusal)) if by == self.name() => Err(refusal),
             _ => Ok(()),
         }

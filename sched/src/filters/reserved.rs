@@ -17,7 +17,7 @@ impl Filter for Reserved {
     }
 
     fn check(&self, request: &Request<'_>, host: &Host<'_>) -> Result<(), Refusal> {
-        host.kept.as_ref().map_or(Ok(()), |kept| kept.check(host, request))
+        host.kept().map_or(Ok(()), |kept| kept.check(host, request))
     }
 
     fn fix(&self, _request: &Request<'_>, _host: &Host<'_>) -> String {
@@ -25,6 +25,6 @@ impl Filter for Reserved {
     }
 
     fn passes(&self, request: &Request<'_>, host: &Host<'_>) -> bool {
-        host.kept.as_ref().is_none_or(|kept| kept.leaves(host, request))
+        host.kept().is_none_or(|kept| kept.leaves(host, request))
     }
 }

@@ -18,7 +18,6 @@ impl Weigher for Load {
     }
 
     fn weigh(&self, _request: &Request<'_>, host: &Host<'_>) -> i64 {
-        let load = host.node.report.as_ref().map_or(0, |report| report.load_thousandths);
-        i64::try_from(load).unwrap_or(i64::MAX)
+        i64::try_from(host.digest.load_thousandths).unwrap_or(i64::MAX)
     }
 }

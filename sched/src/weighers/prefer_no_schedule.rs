@@ -21,8 +21,9 @@ impl Weigher for PreferNoSchedule {
     }
 
     fn weigh(&self, request: &Request<'_>, host: &Host<'_>) -> i64 {
-        if !host.is_tainted {
-            return 0;
+        let all = host.digest.prefer_no_schedule;
+        if all == 0 || request.vm.spec.scheduling.tolerations.is_empty() {
+            return i64::from(all);
         }
         i64::try_from(untolerated(request, host, Effect::PreferNoSchedule).count()).unwrap_or(i64::MAX)
     }

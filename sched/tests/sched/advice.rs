@@ -130,12 +130,12 @@ fn everything() -> BTreeSet<String> {
     let cases = [
         after(1, |cluster| cluster.set_up(1, false)),
         after(1, |cluster| {
-            let node = cluster.state.nodes.get_mut(&NodeId(1)).expect("it exists");
+            let mut node = cluster.state.nodes.get_mut(&NodeId(1)).expect("it exists");
             (node.up, node.report) = (false, None);
         }),
         after(1, |cluster| cluster.cordon(1, "new fan")),
         after(1, |cluster| {
-            let node = cluster.state.nodes.get_mut(&NodeId(1)).expect("it exists");
+            let mut node = cluster.state.nodes.get_mut(&NodeId(1)).expect("it exists");
             (node.enabled, node.maintenance) =
                 (false, Some(Maintenance { since: Timestamp(1), reason: None }));
         }),

@@ -126,12 +126,13 @@ fn build(fixture: &Fixture) -> (Cluster, VmId) {
         |host: &Host| HostSize { vcpus: host.vcpus, memory_mib: host.memory_mib, disk_gib: host.disk_gib };
     let mut cluster = Cluster::of(&fixture.nodes.iter().map(size).collect::<Vec<_>>());
     for (n, host) in (1..).zip(&fixture.nodes) {
-        let node = cluster.state.nodes.get_mut(&NodeId(n)).expect("it exists");
+        let mut node = cluster.state.nodes.get_mut(&NodeId(n)).expect("it exists");
         node.name.clone_from(&host.name);
         node.failed_builds = host.failed_builds;
         if let Some(address) = &host.address {
             node.api_addr.clone_from(address);
         }
+        drop(node);
         cluster.report_with(n, |report| {
             report.capabilities.clone_from(&host.capabilities);
             let cpus =

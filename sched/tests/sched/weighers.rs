@@ -339,6 +339,6 @@ fn without_hosts_there_is_no_choice_and_no_panic() {
     let policy = Policy::default();
     assert_eq!(Batch::new(&cluster.state, &policy).place(cluster.record(vm)), None);
     let mut empty = cluster.state.clone();
-    empty.nodes.clear();
+    empty.nodes = Default::default();
     assert_eq!(Batch::new(&empty, &policy).place(&empty.vms[&vm]), None);
 }
