@@ -62,6 +62,11 @@ impl Nodes {
         self.0.is_empty()
     }
 
+    /// Whether both are one and the same, which costs no comparison; if not, they may still be equal.
+    pub fn ptr_eq(&self, other: &Self) -> bool {
+        self.0.ptr_eq(&other.0)
+    }
+
     pub fn keys(&self) -> impl Iterator<Item = &NodeId> {
         self.0.keys()
     }
