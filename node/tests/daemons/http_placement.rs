@@ -211,6 +211,72 @@ async fn the_policy_is_replaced_as_a_whole_and_reset() {
     assert_eq!(reset["weighers"], before.json["weighers"]);
 }
 
+/// Names are unique within a project only; what is meant is settled when the policy is set.
+#[tokio::test(flavor = "multi_thread")]
+async fn images_are_isolated_by_id_and_kept_while_the_policy_names_them() {
+    let daemon = furnished().await;
+    daemon.post("/v1/projects", json!({"name": "blue"})).await.expect(201);
+    let kernel = test_guest::elf(test_guest::Variant::Banner);
+    let (image, blue) = ("/v1/images?name=guest&kind=kernel", [("holm-project", "blue")]);
+    daemon.send(Method::POST, image, &blue, kernel.into()).await.expect(201);
+    let mut filters: Vec<Value> =
+        daemon.get("/v1/scheduler").await.json["filters"].as_array().cloned().unwrap_or_default();
+    filters.push(json!("IsolatedHosts"));
+    let body = json!({"filters": filters, "isolated_images": ["guest"], "isolated_nodes": ["n1"]});
+    let set = daemon.put("/v1/scheduler", body.clone()).await.expect(200).json;
+    assert_eq!(set["isolated_images"], json!(["default/guest"]));
+    assert_eq!(set["isolated_nodes"], json!(["n1"]));
+    assert_eq!(set["restrict_isolated_hosts_to_isolated_images"], true);
+    // What is shown can be sent back, by whatever project.
+    let shown = json!({"filters": filters, "isolated_images": ["default/guest"], "isolated_nodes": ["n1"]});
+    let headers = [("content-type", "application/json"), ("holm-project", "blue")];
+    let again = daemon.send(Method::PUT, "/v1/scheduler", &headers, shown.to_string().into()).await;
+    assert_eq!(again.expect(200).json["isolated_images"], json!(["default/guest"]));
+
+    let dry = |project: &'static str| {
+        let headers = [("content-type", "application/json"), ("holm-project", project)];
+        let body = vm("a", json!({})).to_string();
+        let daemon = &daemon;
+        async move {
+            daemon.send(Method::POST, "/v1/vms?dry_run=true", &headers, body.into()).await.expect(200).json
+        }
+    };
+    assert_eq!(dry("default").await["hosts"][0]["verdict"], "fits");
+    let namesake = dry("blue").await;
+    assert_eq!(namesake["hosts"][0]["message"], "isolated: the node is for isolated images only");
+    let refused =
+        daemon.send(Method::DELETE, "/v1/images/guest", &[], Default::default()).await.expect(409).json;
+    assert_eq!(refused["code"], "in_use");
+    assert_eq!(refused["detail"], "the image `guest` is in use by the scheduler's policy (isolated images)");
+
+    let mut open = body;
+    open["restrict_isolated_hosts_to_isolated_images"] = json!(false);
+    daemon.put("/v1/scheduler", open).await.expect(200);
+    assert_eq!(dry("blue").await["hosts"][0]["verdict"], "fits");
+    daemon.send(Method::DELETE, "/v1/scheduler", &[], Default::default()).await.expect(200);
+    daemon.send(Method::DELETE, "/v1/images/guest", &[], Default::default()).await.expect(202);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_asked_of_a_filter_that_is_off_is_warned_of() {
+    let daemon = furnished().await;
+    let words = "it asks for a node near `10.0.0.0/8`, which nobody looks at: the filter SimpleCidrAffinity is off; \
+                 `holm scheduler set --enable SimpleCidrAffinity`";
+    let near = |name: &str| vm(name, json!({"near": "10.0.0.0/8"}));
+    let dry = daemon.post("/v1/vms?dry_run=true", near("a")).await.expect(200).json;
+    assert_eq!(dry["warnings"], json!([words]));
+    let created = daemon.post("/v1/vms", near("a")).await.expect(202).json;
+    assert_eq!(created["warnings"], json!([words]));
+    let mut many = near("b");
+    many["count"] = json!(2);
+    let created = daemon.post("/v1/vms", many).await.expect(202).json;
+    assert_eq!(created["warnings"], json!([words]), "once for the batch");
+    let explained = daemon.get("/v1/vms/a/explain").await.expect(200).json;
+    assert_eq!(explained["warnings"], json!([words]));
+    let plain = daemon.post("/v1/vms", vm("c", json!({}))).await.expect(202).json;
+    assert_eq!(plain.get("warnings"), None);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_helps_is_said_wherever_a_refusal_is_and_a_zone_is_shown_by_name() {
     let daemon = furnished().await;

@@ -23,6 +23,7 @@ pub fn patch(path: &str, body: Value, status: u16, code: &'static str, field: Op
 
 fn policy() -> Vec<Case> {
     let invalid = |body, field| put("/v1/scheduler", body, 422, "invalid_field", Some(field));
+    let unknown = |body, field| put("/v1/scheduler", body, 422, "unknown_reference", Some(field));
     vec![
         invalid(json!({"filters": ["Horoscope"]}), "filters"),
         invalid(json!({"filters": ["ComputeStatus"]}), "filters"),
@@ -39,8 +40,21 @@ fn policy() -> Vec<Case> {
         invalid(json!({"preemption": "perhaps"}), "preemption"),
         invalid(json!({"reserve_after_s": 1_000_000}), "reserve_after_s"),
         invalid(json!({"reserve_after_s": -1}), "reserve_after_s"),
+        invalid(json!({"build_timeout_s": 0}), "build_timeout_s"),
+        invalid(json!({"build_timeout_s": 3_000_000}), "build_timeout_s"),
+        // A host would be kept for a VM that waits no longer.
+        invalid(json!({"build_timeout_s": 20}), "reserve_after_s"),
         invalid(json!({"max_instances_per_host": 0}), "max_instances_per_host"),
         invalid(json!({"max_io_ops_per_host": -1}), "max_io_ops_per_host"),
+        unknown(json!({"isolated_images": ["guets"]}), "isolated_images"),
+        unknown(json!({"isolated_images": ["nobody/guest"]}), "isolated_images"),
+        unknown(json!({"isolated_images": ["01890000-0000-7000-8000-000000000000"]}), "isolated_images"),
+        unknown(json!({"isolated_nodes": ["n9"]}), "isolated_nodes"),
+        unknown(json!({"isolated_nodes": ["99"]}), "isolated_nodes"),
+        invalid(
+            json!({"restrict_isolated_hosts_to_isolated_images": "no"}),
+            "restrict_isolated_hosts_to_isolated_images",
+        ),
         put("/v1/scheduler", json!({"filter": []}), 422, "unknown_field", Some("filter")),
         put("/v1/scheduler", json!({}), 412, "revision_mismatch", Some("If-Match"))
             .header("if-match", "\"999\""),
@@ -55,6 +69,10 @@ fn nodes_and_aggregates() -> Vec<Case> {
     let node = |body, field| patch("/v1/nodes/n1", body, 422, "invalid_field", Some(field));
     let aggregates = "/v1/aggregates";
     let in_use = |body| patch("/v1/aggregates/rack", body, 409, "in_use", None);
+    let flavor = |key: &str, value: &str| {
+        let specs = json!({"name": "odd", "vcpus": 1, "memory_mib": 64, "extra_specs": {key: value}});
+        Case::post("/v1/flavors", specs, 422, "invalid_field", Some("extra_specs"))
+    };
     vec![
         node(json!({"labels": {"a b": "x"}}), "labels"),
         node(json!({"labels": {"a": "x\ny"}}), "labels"),
@@ -101,6 +119,25 @@ fn nodes_and_aggregates() -> Vec<Case> {
             "invalid_field",
             Some("nodes"),
         ),
+        Case::post(
+            aggregates,
+            json!({"name": "a", "metadata": {"ram_weight_multiplier": "1e3"}}),
+            422,
+            "invalid_field",
+            Some("metadata.ram_weight_multiplier"),
+        ),
+        patch(
+            "/v1/aggregates/rack",
+            json!({"metadata": {"max_instances_per_host": "many"}}),
+            422,
+            "invalid_field",
+            Some("metadata.max_instances_per_host"),
+        ),
+        flavor("hw:numa_nodes", "1"),
+        flavor("hw:cpu_policy", "pinned"),
+        flavor("pci_passthrough:alias", "gpu:4294967295,gpu:1"),
+        flavor("resources1:CUSTOM_GPU", "1"),
+        flavor("group_policy", "isolate"),
         in_use(json!({"remove_nodes": ["n1"]})),
         in_use(json!({"metadata": {"availability_zone": "rack-b"}})),
         in_use(json!({"metadata": {"availability_zone": null}})),
