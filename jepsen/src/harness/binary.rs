@@ -1,5 +1,5 @@
 //! Where `holmd` is. Under `cargo test --workspace` it lies beside the test's own program and is current;
-//! with other invocations it may be missing or old, which cargo's dep-info tells, and is then built.
+//! with other invocations it may be missing or old, which cargo's dep-info or the sources tell, and is then built.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -63,13 +63,16 @@ fn find(program: &Program) -> Result<PathBuf> {
 }
 
 /// Whether the program is there, was built from this workspace (checkouts may share a target folder), and
-/// no source that cargo noted for it is newer.
+/// no source of it is newer.
 fn is_current(program: &Path) -> bool {
     let modified = |path: &Path| path.metadata().and_then(|meta| meta.modified()).ok();
     let Some(built) = modified(program) else { return false };
-    let Ok(notes) = std::fs::read_to_string(program.with_extension("d")) else { return false };
-    let sources = sources(&notes);
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("/"));
+    let sources = match std::fs::read_to_string(program.with_extension("d")) {
+        Ok(notes) => sources(&notes),
+        // `cargo test` builds the program and notes nothing; whatever there is may be a source of it then.
+        Err(_) => all_sources(workspace),
+    };
     sources.iter().any(|source| source.starts_with(workspace.join("node")))
         && sources.iter().all(|source| modified(source).is_some_and(|at: SystemTime| at <= built))
 }
@@ -79,6 +82,23 @@ fn sources(notes: &str) -> Vec<PathBuf> {
     let Some((_, list)) = notes.split_once(": ") else { return Vec::new() };
     let list = list.trim().replace("\\ ", "\0");
     list.split_whitespace().map(|name| PathBuf::from(name.replace('\0', " "))).collect()
+}
+
+/// Every manifest and every file of a `src` folder below.
+fn all_sources(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let (path, name) = (entry.path(), entry.file_name());
+        let is_source = folder.components().any(|part| part.as_os_str() == "src");
+        if path.is_dir() {
+            if name != "target" && !name.to_string_lossy().starts_with('.') {
+                found.extend(all_sources(&path));
+            }
+        } else if is_source || name == "Cargo.toml" || name == "Cargo.lock" {
+            found.push(path);
+        }
+    }
+    found
 }
 
 fn build(program: &Program, profile: &Path) -> Result<()> {
@@ -110,5 +130,21 @@ mod tests {
     fn dep_info_lists_sources_with_spaces_in_their_names() {
         let found = sources("/t/debug/holmd: /s/main.rs /s/a\\ b.rs /s/lib.rs\n");
         assert_eq!(found, ["/s/main.rs", "/s/a b.rs", "/s/lib.rs"].map(PathBuf::from));
+    }
+
+    #[test]
+    fn without_dep_info_all_sources_count_and_nothing_that_was_built_or_is_a_test() {
+        let workspace = tempfile::tempdir().unwrap();
+        let workspace = workspace.path();
+        let make = |path: &str| {
+            let path = workspace.join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "").unwrap();
+        };
+        let sources = ["Cargo.lock", "Cargo.toml", "node/Cargo.toml", "node/src/a/b.rs", "node/src/main.rs"];
+        sources.into_iter().chain(["node/tests/c.rs", "target/src/d.rs", ".git/src/e"]).for_each(make);
+        let mut found = all_sources(workspace);
+        found.sort();
+        assert_eq!(found, sources.map(|path| workspace.join(path)));
     }
 }
