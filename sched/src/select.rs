@@ -105,6 +105,11 @@ impl<'a> Batch<'a> {
         true
     }
 
+    /// Claims this host for one `vm` like this after the other until no more fits, at most `most`; says how many.
+    pub fn fill(&mut self, vm: &'a Vm, node: NodeId, most: usize) -> usize {
+        (0..most).take_while(|_| self.place_on(vm, node)).count()
+    }
+
     /// From here on `vms` are on no host, as far as others look for them: they leave theirs, and what they claim there
     /// is free only when they have.
     pub fn leave(&mut self, vms: impl IntoIterator<Item = VmId>) {

@@ -1,10 +1,11 @@
 //! What every record looks like in every format, kept as golden files: a change shows in review.
 
 use holm_api::{
-    Aggregate, AllocationCandidates, AvailabilityZone, Candidate, Cluster, Deleted, Event, EventKind,
-    Eviction, Explanation, Flavor, Freeze, GroupMember, GroupPolicy, HostVerdict, Image, ImageKind, Member,
-    Move, NPlusOneVerdict, Node, NodeLoss, Planned, PlannedMove, Project, Quota, QuotaClass, Rebalance,
-    RefusedVm, Role, ServerGroup, Staying, Verdict, VmStatus, Volume, VolumeLock, Weight, WhatIf,
+    Aggregate, AllocationCandidates, AvailabilityZone, Candidate, Cluster, Decision, Deleted, Event,
+    EventKind, Eviction, Explanation, Flavor, Freeze, GroupMember, GroupPolicy, HostVerdict, Image,
+    ImageKind, Member, Move, NPlusOneVerdict, Node, NodeLoss, Planned, PlannedMove, Project, Quota,
+    QuotaClass, Rebalance, RefusedVm, Replay, Role, ServerGroup, Staying, Verdict, VmStatus, Volume,
+    VolumeLock, Weight, WhatIf,
 };
 
 use super::fixtures::*;
@@ -389,6 +390,23 @@ fn what_ifs() {
         revision: 40,
     };
     insta::assert_snapshot!("candidates", all_formats(&[candidates]));
+}
+
+/// Of a decision that chose and of one that found no host, which another state would have given otherwise.
+#[test]
+fn replays() {
+    let none = Decision { chosen: None, candidates: 0, scores: vec![], evicted: vec![], ..decision() };
+    let same = Replay {
+        vm: "web".into(),
+        same: true,
+        differences: vec![],
+        decision: none.clone(),
+        again: none.clone(),
+    };
+    let differences = vec!["node: none then, n1 now".into(), "nodes that fitted: 0 then, 2 now".into()];
+    let another = Replay { same: false, differences, again: decision(), ..same.clone() };
+    let output = Output { format: Format::Table, now: NOW };
+    insta::assert_snapshot!([same, another].map(|replay| output.render_one(&replay)).join("\n"));
 }
 
 #[test]

@@ -110,6 +110,6 @@ pub struct Candidate {
     pub score: f64,
     /// What is free there now, by class of the claim.
     pub free: BTreeMap<String, u64>,
-    /// How many such VMs fit there, one after the other, by capacity alone.
+    /// How many such VMs fit there, one after the other, by every filter; at most 1000 are counted.
     pub count: u64,
 }

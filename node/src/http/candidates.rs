@@ -6,7 +6,8 @@ use holm_model::feasible::claim_of;
 use holm_model::flavor::Flavor;
 use holm_model::reply::Kind;
 use holm_model::vm::{Availability, OnNoHost, Power, StopMode, TaskState, Vm, VmSpec, VmStatus, WantPower};
-use holm_model::{ImageId, NodeId, Resources, State as Model, Timestamp, VmId};
+use holm_model::{ImageId, NodeId, Resources, State as Model, Timestamp, VmId, limits};
+use holm_sched::{Batch, Policy};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
@@ -48,10 +49,14 @@ fn candidates(state: &Model, project: &str, flavor: &Flavor) -> AllocationCandid
     let claim = claim_of(&vm.spec);
     let (mut candidates, mut refusals) = (Vec::new(), Vec::new());
     let explained = explanation(state, &vm);
+    let policy = Policy::of(&state.scheduler);
+    let mut batch = Batch::new(state, &policy);
     for host in explained.hosts {
         match host.score {
             Some(score) => {
-                let (free, count) = room(state, NodeId(host.node_id), &claim);
+                let node = NodeId(host.node_id);
+                let free = convert::amounts(&free(state, node, &claim));
+                let count = batch.fill(&vm, node, limits::BATCH_MAX) as u64;
                 candidates.push(Candidate { node: host.node, node_id: host.node_id, score, free, count });
             }
             None => refusals.push(holm_api::vm::HostReason {
@@ -72,17 +77,13 @@ fn candidates(state: &Model, project: &str, flavor: &Flavor) -> AllocationCandid
     }
 }
 
-/// What is free of the claim's classes, and how often the claim fits.
-fn room(state: &Model, node: NodeId, claim: &Resources) -> (std::collections::BTreeMap<String, u64>, u64) {
+/// What is free of the claim's classes.
+fn free(state: &Model, node: NodeId, claim: &Resources) -> Resources {
     let free = |class| {
         let node = state.nodes.get(&node)?;
         Some(node.inventory.get(class)?.capacity().saturating_sub(node.allocated.get(class)))
     };
-    let free: Resources = claim.0.keys().map(|class| (class.clone(), free(class).unwrap_or(0))).collect();
-    let times =
-        claim.0.iter().filter(|(_, amount)| **amount > 0).map(|(class, amount)| free.get(class) / amount);
-    let count = times.min().unwrap_or(0);
-    (convert::amounts(&free), count)
+    claim.0.keys().map(|class| (class.clone(), free(class).unwrap_or(0))).collect()
 }
 
 /// A VM that only the question knows.

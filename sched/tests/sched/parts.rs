@@ -8,7 +8,7 @@ use holm_model::parts::{PCPU, Parts, PciDevice};
 use holm_model::resources::InventoryOverride;
 use holm_model::vm::OnNoHost;
 use holm_model::{Command, FlavorId, Inventory, NodeId, Reason, Reply, ResourceClass, VmId, invariant};
-use holm_sched::{Policy, explain};
+use holm_sched::{Batch, Policy, explain};
 use uuid::Uuid;
 
 use crate::cluster::{Cluster, MEDIUM, strings};
@@ -120,6 +120,31 @@ fn an_operator_keeps_dedicated_cpus_back_and_overcommits_none() {
     let refused = "PCPU: a flavor asks for dedicated CPUs with `hw:cpu_policy=dedicated`, and quotas count them as \
                    VCPU, like all vCPUs";
     assert_eq!(refused_field(&mut cluster, quota), ("limits".into(), refused.into()));
+}
+
+#[test]
+fn as_many_fit_as_there_are_parts_units_and_places_for() {
+    let mut cluster = Cluster::of(&[MEDIUM; 2]);
+    let devices = [("0000:01:00.0", device("gpu", 0)), ("0000:02:00.0", device("gpu", 0))];
+    offer(&mut cluster, 1, &[(4, 0), (5, 0), (6, 0)], &devices);
+    let how_many = |cluster: &Cluster, vm: VmId, most: usize| {
+        let policy = Policy::of(&cluster.state.scheduler);
+        let mut batch = Batch::new(&cluster.state, &policy);
+        [1, 2].map(|node| batch.fill(cluster.record(vm), NodeId(node), most))
+    };
+    let gpu = vm(&mut cluster, 1, &[(ALIAS, "gpu:1")]);
+    assert_eq!(how_many(&cluster, gpu, 1_000), [2, 0]);
+    let pinned = vm(&mut cluster, 2, &[(PINNED, "dedicated")]);
+    assert_eq!(how_many(&cluster, pinned, 1_000), [1, 0]);
+    let plain = vm(&mut cluster, 1, &[]);
+    let by_capacity = how_many(&cluster, plain, 1_000);
+    assert!(by_capacity.iter().all(|count| *count > 3), "{by_capacity:?}");
+    assert_eq!(how_many(&cluster, plain, 2), [2, 2]);
+    cluster.policy(|policy| {
+        policy.filters.push("NumInstances".to_owned());
+        policy.max_instances_per_host = 3;
+    });
+    assert_eq!(how_many(&cluster, plain, 1_000), [3, 3]);
 }
 
 fn refused_field(cluster: &mut Cluster, command: Command) -> (String, String) {
