@@ -30,8 +30,15 @@ async fn a_plan_changes_nothing_and_applied_it_moves_what_can_move() {
     let on_n1 = async || n1.get("/v1/vms?node=n1").await.json["items"].as_array().map(Vec::len);
     assert_eq!(on_n1().await, Some(4), "nothing has moved");
 
-    let applied = n1.post("/v1/rebalance", json!({})).await.expect(202).json;
+    let headers = [("idempotency-key", "once"), ("content-type", "application/json")];
+    let begin = async || n1.send(Method::POST, "/v1/rebalance", &headers, "{}".into()).await.expect(202).json;
+    let applied = begin().await;
     assert_eq!((applied["applied"].clone(), applied["refused"].clone()), (json!(true), json!([])));
+    assert_eq!(applied["planned"].as_u64(), applied["moves"].as_array().map(|moves| moves.len() as u64));
+    let again = begin().await;
+    for field in ["moves", "planned", "refused", "applied", "revision"] {
+        assert_eq!(again[field], applied[field], "a repeated request is told what was begun: {again}");
+    }
     for moved in applied["moves"].as_array().into_iter().flatten() {
         let name = moved["vm"].as_str().unwrap_or_default().to_owned();
         n1.until(&format!("{name} runs where it was to go"), async |n1| {
