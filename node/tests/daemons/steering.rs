@@ -5,6 +5,7 @@ mod admission;
 mod parts;
 mod preemption;
 mod rebalance;
+mod replay;
 
 use holm_vmm::test_guest;
 use hyper::Method;

@@ -22,7 +22,7 @@ async fn a_dedicated_cpu_and_a_device_are_one_vms_and_the_next_is_told() {
     daemon.kill();
     let config = daemon.data_dir().join("holmd.toml");
     let mut text = std::fs::read_to_string(&config).unwrap();
-    text += &format!("\n[cpu]\ndedicated = \"0\"\n\n[[pci]]\nalias = \"card\"\naddress = \"{address}\"\n");
+    text += &format!("\n[cpu]\ndedicated = \"0,8000\"\n\n[[pci]]\nalias = \"card\"\naddress = \"{address}\"\n");
     std::fs::write(&config, text).unwrap();
     let daemon = daemon.again().await;
     let node = daemon
@@ -33,6 +33,8 @@ async fn a_dedicated_cpu_and_a_device_are_one_vms_and_the_next_is_told() {
         })
         .await;
     assert_eq!(node["inventory"]["PCPU"]["total"], 1, "{node}");
+    let missing = node["conditions"]["PartsMissing"]["message"].as_str().unwrap_or_default();
+    assert!(missing.contains("CPU 8000 of `[cpu] dedicated`"), "{node}");
     for (name, specs) in [
         ("own-cpu", json!({"hw:cpu_policy": "dedicated"})),
         ("own-card", json!({"pci_passthrough:alias": "card:1"})),
@@ -41,6 +43,11 @@ async fn a_dedicated_cpu_and_a_device_are_one_vms_and_the_next_is_told() {
     ] {
         let flavor = json!({"name": name, "vcpus": 1, "memory_mib": 16, "extra_specs": specs});
         daemon.post("/v1/flavors", flavor).await.expect(201);
+    }
+    for flavor in ["own-cpu", "own-card"] {
+        let path = format!("/v1/allocation-candidates?flavor={flavor}");
+        let candidates = daemon.get(&path).await.expect(200).json;
+        assert_eq!(candidates["candidates"][0]["count"], 1, "{candidates}");
     }
     daemon.post("/v1/vms", vm("cpu", json!({"flavor": "own-cpu"}))).await.expect(202);
     assert_eq!(daemon.until_status("cpu", "ACTIVE").await["cpus"], json!([0]));
