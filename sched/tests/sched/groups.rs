@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use holm_model::command::PlaceVms;
 use holm_model::group::GroupPolicy;
+use holm_model::reply::{Reason, Reply};
 use holm_model::scheduling::Scheduling;
 use holm_model::{Command, GroupId, NodeId, Outcome, VmId, invariant};
 use holm_sched::controllers::Placement;
 use holm_sched::{Controller, Facts};
 
-use crate::cluster::{Cluster, HostSize, SMALL_VM};
+use crate::cluster::{Cluster, HostSize, MEDIUM, SMALL_VM};
 
 const BIG: HostSize = HostSize { vcpus: 200, memory_mib: 500_000, disk_gib: 1000 };
 
@@ -87,4 +88,39 @@ fn what_apply_refuses_of_a_stale_decision_the_next_does_not_pick_again() {
     }
     assert_eq!(decide(&cluster), [], "and the queue rests");
     assert_eq!(per_node(&cluster, &vms).into_keys().collect::<Vec<_>>(), [NodeId(3)]);
+}
+
+/// Nova would take them, and the VM would wait for ever.
+#[test]
+fn what_a_vm_asks_beside_its_group_must_go_with_the_group() {
+    let apart = |vm: VmId| Scheduling { different_host: [vm].into(), ..Scheduling::default() };
+    let beside = |vm: VmId| Scheduling { same_host: [vm].into(), ..Scheduling::default() };
+    type Asks = fn(VmId) -> Scheduling;
+    let cases: [(GroupPolicy, Option<u32>, Asks, Option<&str>); 6] = [
+        (GroupPolicy::Affinity, None, apart, Some("different_host")),
+        (GroupPolicy::Affinity, None, beside, None),
+        (GroupPolicy::AntiAffinity, None, beside, Some("same_host")),
+        (GroupPolicy::AntiAffinity, Some(2), beside, None),
+        (GroupPolicy::AntiAffinity, None, apart, None),
+        (GroupPolicy::SoftAffinity, None, apart, None),
+    ];
+    for (policy, max, asks, refused) in cases {
+        let mut cluster = Cluster::of(&[MEDIUM; 2]);
+        let group = Some(cluster.group(1, policy, max));
+        let member = cluster.vm_like(Scheduling { group, ..Scheduling::default() });
+        let stranger = cluster.vm(SMALL_VM);
+        let flavor = cluster.flavor_with(SMALL_VM, &[]);
+        for (other, expected) in [(member, refused), (stranger, None)] {
+            let scheduling = Scheduling { group, ..asks(other) };
+            let request = cluster.request(flavor, |vm| vm.scheduling = scheduling);
+            let field = match cluster.apply(Command::CreateVm(request)) {
+                Reply::Rejected(Reason::Invalid { field, .. }) => Some(field),
+                reply => {
+                    assert!(matches!(reply, Reply::Done(_)), "{reply:?}");
+                    None
+                }
+            };
+            assert_eq!(field.as_deref(), expected, "{policy:?} {max:?}");
+        }
+    }
 }
