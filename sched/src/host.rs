@@ -94,9 +94,13 @@ fn clamp(amount: u64) -> i64 {
 impl<'a> Host<'a> {
     /// Every host of `state`, by id.
     pub fn all(state: &'a State) -> Vec<Self> {
-        let mut hosts: Vec<Self> = state.nodes.digests().map(Self::bare).collect();
+        let count = state.nodes.len();
+        let (mut ids, mut hosts) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        for (id, digest, node) in state.nodes.digests() {
+            ids.push(id);
+            hosts.push(Self::bare(id, digest, node));
+        }
         // Both sides ascend, so one walk over the ids finds every pair.
-        let ids: Vec<NodeId> = hosts.iter().map(Self::id).collect();
         let mut at = 0;
         for (node, _) in &state.building {
             if advance(&ids, &mut at, *node) {
@@ -116,7 +120,7 @@ impl<'a> Host<'a> {
         hosts
     }
 
-    fn bare((id, digest, node): (NodeId, &Digest, &'a Node)) -> Self {
+    fn bare(id: NodeId, digest: &Digest, node: &'a Node) -> Self {
         Self { node, id, digest: *digest, building: 0, zone: None, first_aggregate: None, rare: None }
     }
 

@@ -72,6 +72,9 @@ impl<'a> Batch<'a> {
 
     /// Chooses none of `nodes`, whatever the filters say.
     pub fn withhold(mut self, nodes: &BTreeSet<NodeId>) -> Self {
+        if nodes.is_empty() {
+            return self;
+        }
         (self.withheld, self.offered) =
             (0..self.hosts.len()).partition(|host| nodes.contains(&self.hosts[*host].id()));
         self

@@ -58,6 +58,9 @@ impl Controller for Placement {
         if !placements.is_empty() {
             commands.push(Command::PlaceVms(PlaceVms { leadership, placements, atomic: false }));
         }
+        if unplaced.is_empty() {
+            return commands;
+        }
         let eviction = batch.eviction(&unplaced);
         let preempting = eviction.as_ref().map(|(vm, _)| *vm);
         let reservations = batch.reservations(&unplaced, facts.now);
