@@ -356,8 +356,7 @@ pub struct Fault {
 }
 
 /// The record of the last decision about a VM: it was placed, or no host fitted. The same state, at `seen`, and the same
-/// policy give the
-/// same decision again.
+/// policy give the same decision again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Decision {
     pub at: Timestamp,
