@@ -134,3 +134,35 @@ impl Serialize for Nodes {
         serializer.collect_map(self.iter())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::command::{AddNode, InitCluster};
+    use crate::digest::Digest;
+    use crate::id::{ClusterId, NodeId, Timestamp};
+    use crate::{Actor, Command, Entry, Proposal, State, apply};
+
+    fn one_node() -> State {
+        let mut state = State::default();
+        let address = |port| format!("127.0.0.1:{port}");
+        let first_node = AddNode { name: "n1".to_owned(), peer_addr: address(1), api_addr: address(2) };
+        let (cluster, name) = (ClusterId(uuid::Uuid::from_u128(1)), "test".to_owned());
+        let command = Command::InitCluster(InitCluster { cluster, name, first_node });
+        let actor = Actor { name: "test".to_owned(), project: "default".to_owned() };
+        let proposal = Proposal { key: None, seen: state.revision, actor, command };
+        apply(&mut state, &Entry { at: Timestamp(0), proposal });
+        state
+    }
+
+    #[test]
+    fn a_changed_record_changes_its_digest_and_no_copy_of_the_map() {
+        let mut state = one_node();
+        let before = state.nodes.clone();
+        state.nodes.get_mut(&NodeId(1)).expect("it exists").failed_builds = 3;
+        let digests =
+            |nodes: &super::Nodes| nodes.digests().map(|(_, digest, _)| *digest).collect::<Vec<_>>();
+        assert_eq!(digests(&state.nodes), [Digest { failed_builds: 3, ..Digest::of(&before[&NodeId(1)]) }]);
+        assert_eq!(digests(&before), [Digest::of(&before[&NodeId(1)])]);
+        assert!(!before.ptr_eq(&state.nodes));
+    }
+}
