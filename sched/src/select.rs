@@ -37,6 +37,23 @@ pub struct Reasons {
     pub refusals: Vec<HostReason>,
 }
 
+impl Reasons {
+    /// Another reason of a host that refuses.
+    pub fn replace(&mut self, reason: HostReason) {
+        let known = self.refusals.iter_mut().find(|refusal| refusal.node == reason.node);
+        if let Some(known) = known {
+            if let Some(count) = self.counts.get_mut(&known.by) {
+                *count -= 1;
+            }
+            self.counts.retain(|_, count| *count > 0);
+            *self.counts.entry(reason.by.clone()).or_default() += 1;
+            *known = reason;
+        } else {
+            self.refusals.push(reason);
+        }
+    }
+}
+
 /// Hosts with the claims of the VMs placed so far.
 pub struct Batch<'a> {
     state: &'a State,

@@ -89,7 +89,8 @@ pub struct Create {
     /// Create so many, named NAME-1, NAME-2 …
     #[arg(long, value_name = "N")]
     pub count: Option<u32>,
-    /// With --count: create all of them or none; otherwise as many as there is quota for.
+    /// With --count: create the records of all or none; otherwise as many as there is quota for. Hosts are found for
+    /// each by itself
     #[arg(long, requires = "count")]
     pub atomic: bool,
     /// Create nothing; say what each node's filters and weighers make of it.

@@ -4,7 +4,7 @@ use holm_api::{
     Aggregate, AllocationCandidates, AvailabilityZone, Candidate, Cluster, Decision, Deleted, Event,
     EventKind, Eviction, Explanation, Flavor, Freeze, GroupMember, GroupPolicy, HostVerdict, Image,
     ImageKind, Member, Move, NPlusOneVerdict, Node, NodeLoss, Planned, PlannedMove, Project, Quota,
-    QuotaClass, Rebalance, RefusedVm, Replay, Role, ServerGroup, Staying, Verdict, VmStatus, Volume,
+    QuotaClass, Rebalance, RefusedVm, Replay, Role, ServerGroup, Stay, Staying, Verdict, VmStatus, Volume,
     VolumeLock, Weight, WhatIf,
 };
 
@@ -341,13 +341,18 @@ fn what_ifs() {
         from: "n1".into(),
         to: to.map(Into::into),
         by_itself: to.is_some(),
+        stays: None,
         refusals: if to.is_some() { vec![] } else { building().refusals },
+        refused: if to.is_some() { [].into() } else { [("Capacity".to_owned(), 2)].into() },
     };
+    let pinned =
+        Move { stays: Some(Stay::StopsOrKept), refusals: vec![], refused: [].into(), ..moved("old", None) };
     let what_if = WhatIf {
-        lose: vec!["n1".into()],
-        drain: vec![],
-        summary: "1 of 2 VMs would fit nowhere".into(),
-        vms: vec![moved("web", Some("n2")), moved("db", None)],
+        lose: vec![],
+        drain: vec!["n1".into()],
+        summary: "1 of 2 VMs would fit nowhere; 1 stay with their node".into(),
+        hindrances: vec![],
+        vms: vec![moved("web", Some("n2")), moved("db", None), pinned],
         waiting: vec![Planned { vm: "late".into(), node: None, why: None }],
         advice: advice(),
         fits: 1,

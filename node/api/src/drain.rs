@@ -68,7 +68,7 @@ pub struct LeftVm {
     pub next: NextForVm,
     /// With `moves`: a host that has room for it now.
     pub to: Option<String>,
-    /// With `stuck`: why each host refuses it.
+    /// With `stuck`: why hosts refuse it, 32 of them at most, those of every filter among them.
     pub refusals: Vec<HostReason>,
 }
 

@@ -60,4 +60,4 @@ pub use scheduling::{Effect, Operator, Requirement, Scheduling, Taint, Toleratio
 pub use time::Timestamp;
 pub use vm::{CreateVm, CreatedVms, RebootVm, RefusedVm, StopVm, Vm, VmStatus};
 pub use volume::{CreateVolume, Volume, VolumeLock};
-pub use what_if::{AllocationCandidates, Candidate, Move, NPlusOneVerdict, NodeLoss, WhatIf};
+pub use what_if::{AllocationCandidates, Candidate, Move, NPlusOneVerdict, NodeLoss, Stay, WhatIf};

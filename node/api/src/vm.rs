@@ -83,7 +83,8 @@ pub struct CreateVm {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 1000)]
     pub count: Option<u32>,
-    /// With `count`: all records are created or none. Otherwise as many as there is quota for.
+    /// With `count`: all records are created or none. Otherwise as many as there is quota for. Hosts are found for each
+    /// by itself either way: where there is room for some, those run, and the others wait or fail as `on_no_host` says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub atomic: Option<bool>,
 }

@@ -20,8 +20,12 @@ pub struct WhatIf {
     pub drain: Vec<String>,
     /// A sentence that sums it up.
     pub summary: String,
+    /// What keeps VMs from coming back by themselves, or nodes from being emptied, whatever room there is, a sentence
+    /// each: no majority would be left, no fence can come.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hindrances: Vec<String>,
     /// Every VM on those nodes but those being deleted: those that fit in the order they would be placed, then
-    /// those that do not.
+    /// those that do not, then those that a drain does not move.
     pub vms: Vec<Move>,
     /// VMs that wait already and take part, in the order of the queue.
     #[serde(default)]
@@ -44,14 +48,37 @@ pub struct Move {
     pub vm_id: Uuid,
     /// Where it is.
     pub from: String,
-    /// Where it would go; null when no host fits.
+    /// Where it would go; null when no host fits, or when it stays.
     pub to: Option<String>,
-    /// Whether that happens by itself, since it fails over. Otherwise it stays with its node until somebody moves
-    /// it, and this is where it would go then.
+    /// Whether that happens by itself, since it fails over or the drain moves it. Otherwise it stays with its node
+    /// until somebody moves it, and this is where it would go then.
     #[serde(default)]
     pub by_itself: bool,
-    /// Why each host would refuse it; empty when one fits.
+    /// What becomes of it on a node that is drained, if it is not moved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stays: Option<Stay>,
+    /// Why hosts would refuse it, 32 of them at most, those of every filter among them; empty when one fits, and after
+    /// the first hundred VMs that fit nowhere.
     pub refusals: Vec<HostReason>,
+    /// How many hosts each filter would refuse it on.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub refused: BTreeMap<String, u32>,
+}
+
+/// What becomes of a VM on a node that is drained, if it is not moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stay {
+    /// It is off, and stays there.
+    Off,
+    /// It is pinned: shut down, or it runs on, as the drain is told.
+    StopsOrKept,
+    /// It is pinned, and is shut down.
+    Stops,
+    /// It is pinned, and runs on.
+    Kept,
+    /// It is on its way to another node already.
+    Leaving,
 }
 
 /// Whether the cluster could lose any one node and still hold its failover VMs.

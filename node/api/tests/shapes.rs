@@ -476,12 +476,15 @@ fn aggregates_groups_policy_quota_and_questions() {
         from: "n1".to_owned(),
         to: Some("n2".to_owned()),
         by_itself: true,
+        stays: None,
         refusals: vec![],
+        refused: BTreeMap::new(),
     };
     let what_if = WhatIf {
         lose: vec!["n1".to_owned()],
         drain: vec![],
         summary: "all 1 VMs would fit elsewhere".to_owned(),
+        hindrances: vec![],
         vms: vec![moved],
         waiting: vec![Planned { vm: "late".to_owned(), node: None, why: None }],
         advice: vec![],

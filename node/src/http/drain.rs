@@ -2,6 +2,7 @@
 //! controller does the rest; what is left is asked of the same code, so the answer is what will happen.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -19,6 +20,7 @@ use utoipa_axum::routes;
 use super::answer::Answer;
 use super::dry_run::imagine;
 use super::extract::{Change, Named, NoBody, Query};
+use super::n_plus_one::think;
 use super::nodes::{find, subject};
 use super::openapi::{MatchHeader, WriteHeaders};
 use super::problem::{Failure, Result};
@@ -58,14 +60,18 @@ async fn drain(
     if query.dry_run {
         let snapshot = Snapshot::take(&app.raft, holm_api::Consistency::Linearizable).await?;
         let (imagined, _) = imagine(snapshot.state(), intent.actor(), build(snapshot.state())?)?;
-        let foreseen = progress(&imagined, find(&imagined, &name.0)?)?;
+        let foreseen = think(move || progress(&imagined, find(&imagined, &name.0)?)).await??;
         let foreseen = DrainProgress { since: None, dry_run: true, ..foreseen };
         return Ok(Answer::read(&snapshot, foreseen).into_response());
     }
     let accepted = perform(&app.raft, &intent, Basis::of(&name), build).await?;
-    let state = &accepted.published.state;
-    let node = state.nodes.get(&subject(&accepted)?).ok_or_else(|| Failure::gone(Kind::Node, &accepted))?;
-    let answer = Answer::accepted(StatusCode::ACCEPTED, &accepted, progress(state, node)?);
+    let published = Arc::clone(&accepted.published);
+    let (id, gone) = (subject(&accepted)?, Failure::gone(Kind::Node, &accepted));
+    let left = think(move || {
+        let node = published.state.nodes.get(&id).ok_or(gone)?;
+        progress(&published.state, node)
+    });
+    let answer = Answer::accepted(StatusCode::ACCEPTED, &accepted, left.await??);
     Ok(answer.into_response())
 }
 
@@ -79,8 +85,8 @@ async fn show_drain(
     Query(query): Query<ReadQuery>,
 ) -> Result<Answer<DrainProgress>> {
     let snapshot = Snapshot::take(&app.raft, query.consistency).await?;
-    let state = snapshot.state();
-    let progress = progress(state, find(state, &name)?)?;
+    let published = snapshot.published();
+    let progress = think(move || progress(&published.state, find(&published.state, &name)?)).await??;
     Ok(Answer::read(&snapshot, progress))
 }
 

@@ -10,6 +10,7 @@ use holm_model::vm::{Availability, WantPower};
 use holm_model::{Actor, Command, Reason, Revision, State as Model};
 use holm_raft::handle::Published;
 use holm_sched::n_plus_one::Loss;
+use holm_sched::what_if::{Voters, hindrances_of_any_loss};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -19,7 +20,7 @@ use super::extract::Query;
 use super::problem::{Failure, Result};
 use super::read::{READ_TIMEOUT, Snapshot};
 use super::write::{Accepted, Basis, Intent, attempt};
-use crate::app::Shared;
+use crate::app::{App, Shared};
 use crate::clock;
 
 /// How often a judgement is made anew because other failover VMs came meanwhile.
@@ -35,12 +36,20 @@ pub fn routes() -> OpenApiRouter<Shared> {
 async fn show(State(app): State<Shared>, Query(query): Query<ReadQuery>) -> Result<Answer<NPlusOneVerdict>> {
     let snapshot = Snapshot::take(&app.raft, query.consistency).await?;
     let published = snapshot.published();
-    let verdict = think(move || verdict(&published.state)).await?;
+    let voters = voters(&app);
+    let verdict = think(move || verdict(&published.state, &voters)).await?;
     Ok(Answer::read(&snapshot, verdict))
 }
 
-fn verdict(state: &Model) -> NPlusOneVerdict {
+/// Those that vote, as this node knows.
+pub fn voters(app: &App) -> Voters {
+    let voters = app.raft.status().borrow().voters.clone();
+    if voters.is_empty() { Voters::All } else { Voters::Known(voters.into_iter().collect()) }
+}
+
+fn verdict(state: &Model, voters: &Voters) -> NPlusOneVerdict {
     let verdict = holm_sched::n_plus_one(state);
+    let hindrances = hindrances_of_any_loss(state, voters);
     let loss = |loss: &Loss| NodeLoss {
         node: convert::node_name(state, loss.node),
         node_id: loss.node.0,
@@ -50,19 +59,20 @@ fn verdict(state: &Model) -> NPlusOneVerdict {
     };
     NPlusOneVerdict {
         policy: convert::n_plus_one(state.scheduler.n_plus_one),
-        holds: verdict.holds(),
-        summary: summary(&verdict),
+        holds: verdict.holds() && hindrances.is_empty(),
+        summary: summary(&verdict, &hindrances),
         vms: verdict.vms as u64,
         waiting: verdict.waiting.iter().map(|vm| convert::vm_name(state, *vm)).collect(),
         losses: verdict.losses.iter().map(loss).collect(),
-        sentences: verdict.sentences(state),
+        sentences: hindrances.into_iter().chain(verdict.sentences(state)).collect(),
         revision: state.revision.0,
     }
 }
 
-fn summary(verdict: &holm_sched::NPlusOne) -> String {
+fn summary(verdict: &holm_sched::NPlusOne, hindrances: &[String]) -> String {
     match (verdict.vms, verdict.holds()) {
         (0, _) => "there are no failover VMs".to_owned(),
+        _ if !hindrances.is_empty() => hindrances.join("; "),
         (vms, true) => format!("any one node may go: all {vms} failover VMs would find a host"),
         (_, false) if verdict.losses.is_empty() => {
             "there are failover VMs that fit nowhere even now".to_owned()

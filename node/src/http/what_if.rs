@@ -1,19 +1,21 @@
 //! `/v1/what-if`: what would become of the VMs of nodes that are lost or drained, by the scheduler's own
 //! rules on a copy of the state. Nothing changes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use axum::extract::{FromRequestParts, State};
 use axum::http::request::Parts;
-use holm_api::{Code, Move, Planned, ReadQuery, WhatIf};
+use holm_api::{Code, Move, Planned, ReadQuery, Stay, WhatIf};
 use holm_model::reply::Kind;
 use holm_model::{NodeId, State as Model};
+use holm_sched::what_if::{self, Voters};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::answer::Answer;
 use super::convert;
 use super::extract::{Query, Repeated};
+use super::n_plus_one::{think, voters};
 use super::problem::{Failure, Result};
 use super::read::Snapshot;
 use crate::app::Shared;
@@ -37,7 +39,9 @@ async fn ask(State(app): State<Shared>, question: Question) -> Result<Answer<Wha
         let name = convert::node_name(state, *both);
         return Err(bad("drain", format!("node `{name}` is to be lost too; name it once")));
     }
-    Ok(Answer::read(&snapshot, answer(state, &lose, &drain)))
+    let (published, voters) = (snapshot.published(), voters(&app));
+    let foreseen = think(move || answer(&published.state, &lose, &drain, &voters)).await?;
+    Ok(Answer::read(&snapshot, foreseen))
 }
 
 struct Question {
@@ -85,48 +89,70 @@ fn nodes(state: &Model, field: &str, names: &[String]) -> Result<Vec<NodeId>> {
     Ok(ids)
 }
 
-fn answer(state: &Model, lose: &[NodeId], drain: &[NodeId]) -> WhatIf {
-    let foreseen = holm_sched::what_if(state, lose, drain);
+fn answer(state: &Model, lose: &[NodeId], drain: &[NodeId], voters: &Voters) -> WhatIf {
+    let foreseen = holm_sched::what_if(state, lose, drain, voters);
+    let vm = |id, from| Move {
+        vm: convert::vm_name(state, id),
+        vm_id: id.0,
+        from: convert::node_name(state, from),
+        to: None,
+        by_itself: false,
+        stays: None,
+        refusals: Vec::new(),
+        refused: BTreeMap::new(),
+    };
     let moved = foreseen.moves.iter().map(|moved| Move {
-        vm: convert::vm_name(state, moved.vm),
-        vm_id: moved.vm.0,
-        from: convert::node_name(state, moved.from),
         to: Some(convert::node_name(state, moved.to)),
         by_itself: moved.by_itself,
-        refusals: Vec::new(),
+        ..vm(moved.vm, moved.from)
     });
     let stuck = foreseen.stuck.iter().map(|stuck| Move {
-        vm: convert::vm_name(state, stuck.vm),
-        vm_id: stuck.vm.0,
-        from: convert::node_name(state, stuck.from),
-        to: None,
         by_itself: stuck.by_itself,
         refusals: stuck.refusals.iter().map(|reason| convert::host_reason(state, reason)).collect(),
+        refused: stuck.counts.clone(),
+        ..vm(stuck.vm, stuck.from)
     });
+    let stays =
+        foreseen.stays.iter().map(|stays| Move { stays: Some(stay(stays.how)), ..vm(stays.vm, stays.from) });
     let waiting = foreseen.waiting.iter().map(|waiting| Planned {
         vm: convert::vm_name(state, waiting.vm),
         node: waiting.to.map(|node| convert::node_name(state, node)),
         why: None,
     });
     let names = |ids: &[NodeId]| ids.iter().map(|id| convert::node_name(state, *id)).collect();
-    let (fits, stranded) = (foreseen.moves.len() as u64, foreseen.stuck.len() as u64);
     WhatIf {
         lose: names(lose),
         drain: names(drain),
-        summary: summary(fits, stranded),
-        vms: moved.chain(stuck).collect(),
+        summary: summary(&foreseen),
+        hindrances: foreseen.hindrances.clone(),
+        vms: moved.chain(stuck).chain(stays).collect(),
         waiting: waiting.collect(),
         advice: convert::advice(state, &foreseen.advice),
-        fits,
-        stranded,
+        fits: foreseen.moves.len() as u64,
+        stranded: foreseen.stuck.len() as u64,
         revision: state.revision.0,
     }
 }
 
-fn summary(fits: u64, stranded: u64) -> String {
-    match (fits, stranded) {
+fn stay(how: what_if::Stay) -> Stay {
+    match how {
+        what_if::Stay::Off => Stay::Off,
+        what_if::Stay::StopsOrKept => Stay::StopsOrKept,
+        what_if::Stay::Stops => Stay::Stops,
+        what_if::Stay::Kept => Stay::Kept,
+        what_if::Stay::Leaving => Stay::Leaving,
+    }
+}
+
+fn summary(foreseen: &what_if::WhatIf) -> String {
+    let (fits, stranded, stays) = (foreseen.moves.len(), foreseen.stuck.len(), foreseen.stays.len());
+    let room = match (fits, stranded) {
+        (0, 0) if stays > 0 => "no VM is moved".to_owned(),
         (0, 0) => "no VM is there".to_owned(),
         (fits, 0) => format!("all {fits} VMs would fit elsewhere"),
         (fits, stranded) => format!("{stranded} of {} VMs would fit nowhere", fits + stranded),
-    }
+    };
+    let stay = (stays > 0).then(|| format!("{stays} stay with their node"));
+    let parts = foreseen.hindrances.iter().cloned().chain([room]).chain(stay);
+    parts.collect::<Vec<_>>().join("; ")
 }

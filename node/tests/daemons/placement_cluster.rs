@@ -162,6 +162,12 @@ async fn sixty_vms_obey_every_rule_and_a_lost_node_does_what_was_predicted() {
         })
         .collect();
     assert_eq!(became, expected);
+    // Of three voters two are left: without another, nobody could decide anything.
+    let one_more = n2.get("/v1/what-if?lose=n3").await.expect(200).json;
+    let hindrance = text(&one_more["hindrances"][0]);
+    assert!(hindrance.starts_with("no majority is left, 1 of 3 voters: nothing comes back"), "{one_more}");
+    assert!(items(&one_more["vms"]).iter().all(|vm| vm["by_itself"] == false), "{one_more}");
+    assert_eq!(n2.get("/v1/n-plus-one").await.expect(200).json["holds"], false);
 
     // Pinned VMs stay until somebody moves them: then that is true of them too.
     n2.patch("/v1/nodes/n2", json!({"enabled": true})).await.expect(200);

@@ -14,10 +14,11 @@ use holm_model::vm::{Availability, HostReason, ObservedState, StopMode, Vm, VmSt
 use holm_model::{GroupId, NodeId, State, VmId};
 
 use super::placement::doubtful;
+use crate::advice::Gathered;
 use crate::controller::{Controller, Facts};
 use crate::policy::Policy;
 use crate::queue;
-use crate::select::Batch;
+use crate::select::{Batch, Reasons};
 use crate::shape::Chosen;
 
 /// VMs of one node that leave at the same time: each writes its disk anew somewhere.
@@ -132,18 +133,19 @@ impl<'a> Outlook<'a> {
         Self { left: left.collect(), state, batch }
     }
 
-    /// Why each host refuses a VM that is stuck.
-    pub fn refusals(&self, left: &Left<'a>) -> Vec<HostReason> {
-        let mut refusals = self.batch.refusals(left.vm);
+    /// Why hosts refuse a VM that is stuck, in the words of some.
+    pub fn reasons(&self, left: &Left<'a>) -> Reasons {
+        let mut reasons = self.batch.reasons(left.vm);
         if let Some(message) = held_back(self.state, left) {
-            let of_node = refusals.iter_mut().find(|refusal| refusal.node == left.node);
-            let by = "ServerGroup".to_owned();
-            match of_node {
-                Some(refusal) => (refusal.by, refusal.message) = (by, message),
-                None => refusals.push(HostReason { node: left.node, by, message }),
-            }
+            let held = HostReason { node: left.node, by: "ServerGroup".to_owned(), message };
+            reasons.replace(held);
         }
-        refusals
+        reasons
+    }
+
+    /// Gathers what to do about the other hosts that refuse it.
+    pub(crate) fn advise(&self, left: &Left<'a>, without: &BTreeSet<NodeId>, gathered: &mut Gathered) {
+        self.batch.advise(left.vm, without, gathered);
     }
 }
 

@@ -106,7 +106,7 @@ fn a_vm_with_nowhere_to_go_stays_with_the_reason() {
     assert_eq!(next(&cluster), [(vms[0], Next::Stuck), (vms[1], Next::Stuck)]);
     let policy = Policy::of(&cluster.state.scheduler);
     let outlook = Outlook::new(&cluster.state, &policy, &Default::default());
-    let refusals = outlook.refusals(&outlook.left[0]);
+    let refusals = outlook.reasons(&outlook.left[0]).refusals;
     let by: Vec<_> = refusals.iter().map(|refusal| (refusal.node.0, refusal.by.as_str())).collect();
     assert_eq!(by, [(1, "ComputeStatus"), (2, "Capacity"), (3, "Capacity")]);
 }
@@ -264,7 +264,7 @@ fn a_group_of_which_one_cannot_leave_stays_and_says_who_keeps_it() {
     assert_eq!(next(&cluster)[0], (vms[0], Next::Stuck));
     let policy = Policy::of(&cluster.state.scheduler);
     let outlook = Outlook::new(&cluster.state, &policy, &Default::default());
-    let refusals = outlook.refusals(&outlook.left[0]);
+    let refusals = outlook.reasons(&outlook.left[0]).refusals;
     let told = refusals.iter().find(|refusal| refusal.node == NodeId(1)).expect("the drained node tells");
     let name = &cluster.record(keeper).name;
     assert!(told.message.contains(name) && told.message.contains("--availability failover"), "{told:?}");

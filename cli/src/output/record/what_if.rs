@@ -1,7 +1,7 @@
 //! Answers to questions without effect, as people see them: what would become of VMs, whether the cluster could
 //! lose a node, which nodes would take a flavor.
 
-use holm_api::{AllocationCandidates, NPlusOne, NPlusOneVerdict, WhatIf};
+use holm_api::{AllocationCandidates, Move, NPlusOne, NPlusOneVerdict, Stay, WhatIf};
 
 use super::vm::{hosts, what_helps};
 use super::{Record, amounts, field, indented};
@@ -29,9 +29,9 @@ impl Record for WhatIf {
         if !self.vms.is_empty() {
             let mut moves = Table::new(&["VM", "FROM", "TO", "HOW"]);
             for moved in &self.vms {
-                let to = moved.to.clone().unwrap_or_else(|| "nowhere".into());
-                let how = if moved.by_itself { "fails over" } else { "when somebody moves it" };
-                moves.row(vec![moved.vm.clone(), moved.from.clone(), to, how.into()]);
+                let to =
+                    moved.to.as_deref().unwrap_or(if moved.stays.is_some() { "stays" } else { "nowhere" });
+                moves.row(vec![moved.vm.clone(), moved.from.clone(), to.into(), how(self, moved).into()]);
             }
             text += &format!("\n{}", moves.render());
         }
@@ -42,13 +42,32 @@ impl Record for WhatIf {
             }
             text += &format!("\n{}", waiting.render());
         }
-        for moved in self.vms.iter().filter(|moved| moved.to.is_none()) {
-            text += &format!("\n{} would fit nowhere:\n{}", moved.vm, indented(&hosts(&moved.refusals)));
+        for moved in self.vms.iter().filter(|moved| moved.to.is_none() && moved.stays.is_none()) {
+            let refused = moved.refused.iter().map(|(by, hosts)| format!("{hosts} × {by}"));
+            let refused = refused.collect::<Vec<_>>().join(", ");
+            let counts = if refused.is_empty() { refused } else { format!(" ({refused})") };
+            text +=
+                &format!("\n{} would fit nowhere{counts}:\n{}", moved.vm, indented(&hosts(&moved.refusals)));
         }
         if !self.advice.is_empty() {
             text += &format!("\nWhat helps:\n{}", indented(&what_helps(&self.advice)));
         }
         text
+    }
+}
+
+/// How a VM leaves, or what becomes of it where it is.
+fn how(asked: &WhatIf, moved: &Move) -> &'static str {
+    match moved.stays {
+        Some(Stay::Off) => "it is off",
+        Some(Stay::StopsOrKept) => "stopped or kept, as the drain is told",
+        Some(Stay::Stops) => "the drain stops it",
+        Some(Stay::Kept) => "the drain keeps it",
+        Some(Stay::Leaving) => "it leaves already",
+        None if !moved.by_itself => "when somebody moves it",
+        None if asked.drain.contains(&moved.from) && moved.to.is_none() => "it runs on until there is room",
+        None if asked.drain.contains(&moved.from) => "the drain moves it",
+        None => "fails over",
     }
 }
 

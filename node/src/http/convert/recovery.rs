@@ -136,7 +136,7 @@ pub fn left_vm<'a>(state: &State, outlook: &Outlook<'a>, left: &Left<'a>) -> api
         Next::Kept => api::NextForVm::Kept,
     };
     let refusals = match left.next {
-        Next::Stuck => outlook.refusals(left).iter().map(|reason| host_reason(state, reason)).collect(),
+        Next::Stuck => outlook.reasons(left).refusals.iter().map(|reason| host_reason(state, reason)).collect(),
         _ => Vec::new(),
     };
     let to = match left.next {
