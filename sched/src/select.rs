@@ -38,18 +38,34 @@ pub struct Reasons {
 }
 
 impl Reasons {
-    /// Another reason of a host that refuses.
-    pub fn replace(&mut self, reason: HostReason) {
-        let known = self.refusals.iter_mut().find(|refusal| refusal.node == reason.node);
-        if let Some(known) = known {
-            if let Some(count) = self.counts.get_mut(&known.by) {
-                *count -= 1;
+    /// Another reason of a host that refuses, in the counts by the filter `counted` so far.
+    pub fn replace(&mut self, reason: HostReason, counted: Option<&str>) {
+        if let Some(count) = counted.and_then(|by| self.counts.get_mut(by)) {
+            *count -= 1;
+        }
+        self.counts.retain(|_, count| *count > 0);
+        *self.counts.entry(reason.by.clone()).or_default() += 1;
+        match self.refusals.binary_search_by_key(&reason.node, |refusal| refusal.node) {
+            Ok(known) => self.refusals[known] = reason,
+            Err(at) => {
+                self.refusals.insert(at, reason);
+                self.drop_one_too_many(at);
             }
-            self.counts.retain(|_, count| *count > 0);
-            *self.counts.entry(reason.by.clone()).or_default() += 1;
-            *known = reason;
-        } else {
-            self.refusals.push(reason);
+        }
+    }
+
+    /// Of too many, drops another than that at `kept`, if possible one whose filter has more to say.
+    fn drop_one_too_many(&mut self, kept: usize) {
+        if self.refusals.len() <= REASONS_MAX {
+            return;
+        }
+        let others = || (0..self.refusals.len()).rev().filter(|at| *at != kept);
+        let is_told_again = |at: &usize| {
+            let by = &self.refusals[*at].by;
+            self.refusals.iter().filter(|refusal| refusal.by == *by).count() > 1
+        };
+        if let Some(dropped) = others().find(is_told_again).or_else(|| others().next()) {
+            self.refusals.remove(dropped);
         }
     }
 }
@@ -166,6 +182,12 @@ impl<'a> Batch<'a> {
             *counts.entry(filter.name().to_owned()).or_default() += refused;
         }
         Reasons { counts, refusals }
+    }
+
+    /// The filter by which `node` is among the hosts that refuse `vm`.
+    pub fn refusing(&self, vm: &'a Vm, node: NodeId) -> Option<&'static str> {
+        let at = self.hosts.binary_search_by_key(&node, Host::id).ok()?;
+        Some(self.policy.refusing(&self.request(vm), &self.hosts[at])?.name())
     }
 
     /// Why each host refuses `vm` as things stand in the batch; empty for hosts that fit.

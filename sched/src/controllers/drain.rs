@@ -138,7 +138,7 @@ impl<'a> Outlook<'a> {
         let mut reasons = self.batch.reasons(left.vm);
         if let Some(message) = held_back(self.state, left) {
             let held = HostReason { node: left.node, by: "ServerGroup".to_owned(), message };
-            reasons.replace(held);
+            reasons.replace(held, self.batch.refusing(left.vm, left.node));
         }
         reasons
     }

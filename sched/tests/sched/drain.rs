@@ -9,6 +9,7 @@ use holm_model::vm::{Availability, DiskLoss, ObservedState, StopMode, VmStatus, 
 use holm_model::{NodeId, VmId};
 use holm_sched::controllers::Drain;
 use holm_sched::controllers::drain::{MOVES_AT_ONCE, Next, Outlook, STOPS_AT_ONCE};
+use holm_sched::select::REASONS_MAX;
 use holm_sched::{Controller, Facts, Policy};
 
 use crate::cluster::{Cluster, HostSize, MEDIUM, SMALL_VM};
@@ -268,6 +269,32 @@ fn a_group_of_which_one_cannot_leave_stays_and_says_who_keeps_it() {
     let told = refusals.iter().find(|refusal| refusal.node == NodeId(1)).expect("the drained node tells");
     let name = &cluster.record(keeper).name;
     assert!(told.message.contains(name) && told.message.contains("--availability failover"), "{told:?}");
+}
+
+/// Of more hosts than are told about, the last is the drained one and refused with many.
+#[test]
+fn of_many_hosts_the_counts_are_of_all_and_the_drained_node_tells() {
+    let mut cluster = Cluster::of(&[MEDIUM; 40]);
+    let group = cluster.group(1, GroupPolicy::Affinity, None);
+    (1..40).for_each(|node| cluster.cordon(node, "test"));
+    for availability in [Availability::Failover, Availability::Pinned] {
+        let vm = cluster.create(SMALL_VM, |vm| {
+            vm.availability = availability;
+            vm.policies.disk_loss = DiskLoss::Recreate;
+            vm.scheduling.group = Some(group);
+        });
+        assert_eq!(cluster.placed_on(vm), Some(40));
+        cluster.run(vm);
+    }
+    cluster.drain(40, DrainPinned::Keep);
+    let policy = Policy::of(&cluster.state.scheduler);
+    let outlook = Outlook::new(&cluster.state, &policy, &Default::default());
+    let reasons = outlook.reasons(&outlook.left[0]);
+    let counts: Vec<_> = reasons.counts.iter().map(|(by, count)| (by.as_str(), *count)).collect();
+    assert_eq!(counts, [("ComputeStatus", 39), ("ServerGroup", 1)]);
+    assert_eq!(reasons.refusals.len(), REASONS_MAX);
+    let told: Vec<_> = reasons.refusals.iter().filter(|refusal| refusal.by == "ServerGroup").collect();
+    assert!(matches!(told[..], [last] if last.node == NodeId(40)), "{told:?}");
 }
 
 #[test]
