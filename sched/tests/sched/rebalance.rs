@@ -238,6 +238,21 @@ fn a_few_are_under_way_at_a_time_and_the_rest_follows() {
 }
 
 #[test]
+fn those_that_cannot_leave_a_node_that_is_down_hold_up_nobody() {
+    let mut cluster = by_cpu(1000);
+    (0..8).for_each(|_| _ = on(&mut cluster, 1, ONE, failover));
+    let (_, begun) = begin(&mut cluster);
+    assert_eq!(begun.len(), MOVES_AT_ONCE);
+    (0..4).for_each(|_| _ = on(&mut cluster, 2, ONE, failover));
+    assert_eq!(begin(&mut cluster).1, [], "as many as may be are under way");
+    cluster.set_up(1, false);
+    let (planned, begun) = begin(&mut cluster);
+    assert!(planned > 0 && !begun.is_empty(), "{begun:?} of {planned}");
+    cluster.set_up(1, true);
+    assert_eq!(begin(&mut cluster).1, [], "they go on, and count again");
+}
+
+#[test]
 fn of_a_group_one_is_under_way_at_a_time() {
     let mut cluster = by_cpu(1000);
     let group = cluster.group(1, GroupPolicy::SoftAntiAffinity, None);
