@@ -1,5 +1,5 @@
-//! A VM is not tried again where building it failed; Nova's `RetryFilter` kept for the VM's whole life in
-//! BUILD.
+//! A VM is not tried again where building it failed, until it is started by hand or, of one that lost its node, a
+//! pause has passed; Nova's `RetryFilter` kept beyond one request.
 
 use holm_model::feasible::{self, Refusal};
 
@@ -7,7 +7,7 @@ use crate::filter::Filter;
 use crate::host::Host;
 use crate::request::Request;
 
-/// The VM did not fail to build here before.
+/// The VM did not fail to build here since it was last tried everywhere.
 #[derive(Clone, Copy, Debug)]
 pub struct Excluded;
 
@@ -25,6 +25,7 @@ impl Filter for Excluded {
     }
 
     fn fix(&self, _request: &Request<'_>, _host: &Host<'_>) -> String {
-        "mend what failed there, then delete it and create it anew; `holm node show NODE` says how that host is".to_owned()
+        "mend what failed there, then `holm vm start NAME`; one that lost its node is tried again by itself"
+            .to_owned()
     }
 }
