@@ -228,7 +228,8 @@ impl VmSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Recovery {
-    /// Its node was fenced: it waits for a host without a time-out, since nobody may be there to ask again.
+    /// It lost or left its node by a fence, a drain, a rebalance or an evacuation: it waits for a host without a
+    /// time-out, since nobody may be there to ask again.
     #[serde(skip_serializing_if = "is_default")]
     pub failing_over: bool,
     /// How often the hosts where it failed to build were tried anew since it last ran: each time the pause before it is

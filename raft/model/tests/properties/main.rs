@@ -6,6 +6,7 @@ mod steps;
 use std::collections::BTreeMap;
 
 use holm_model::command::*;
+use holm_model::feasible::asked_for;
 use holm_model::group::GroupPolicy;
 use holm_model::image::ImageKind;
 use holm_model::*;
@@ -125,7 +126,7 @@ fn claims_fit(before: &State, after: &State) -> Result<(), String> {
                 return Err(format!("VM {}: {class} on node {}, which has none", vm.name, node.id));
             };
             let (held, capacity) = (node.allocated.get(class), inventory.capacity());
-            if held > capacity || !inventory.takes(*amount) {
+            if held > capacity || !inventory.takes(asked_for(class, *amount)) {
                 return Err(format!("VM {}: {class} {held} of {capacity} on node {}", vm.name, node.id));
             }
         }

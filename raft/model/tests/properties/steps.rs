@@ -283,13 +283,16 @@ fn inventory() -> impl Strategy<Value = BTreeMap<ResourceClass, Option<Inventory
     let class =
         prop_oneof![Just(ResourceClass::Vcpu), Just(ResourceClass::MemoryMb), Just(ResourceClass::DiskGb)];
     let few = || proptest::option::of(0..12u64);
-    let over = (few(), few(), proptest::option::of(1..4_000u64), proptest::option::weighted(0.2, 1..4u64));
-    let over = over.prop_map(|(total, reserved, ratio, step_size)| InventoryOverride {
+    let unit = |units| proptest::option::weighted(0.2, units);
+    let ratio = proptest::option::of(1..4_000u64);
+    let over = (few(), few(), ratio, unit(1..4u64), unit(1..70u64), unit(1..4u64));
+    let over = over.prop_map(|(total, reserved, ratio, min_unit, max_unit, step_size)| InventoryOverride {
         total,
         reserved,
         allocation_ratio_thousandths: ratio,
+        min_unit,
+        max_unit,
         step_size,
-        ..InventoryOverride::default()
     });
     proptest::collection::btree_map(class, proptest::option::of(over), 1..3)
 }
