@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use holm_api::{Code, NPlusOneVerdict, NodeLoss, ReadQuery};
 use holm_model::policy::NPlusOne;
-use holm_model::vm::{Availability, WantPower};
+use holm_model::vm::{Availability, Vm, VmStatus, WantPower};
 use holm_model::{Actor, Command, Reason, Revision, State as Model};
 use holm_raft::handle::Published;
 use holm_sched::n_plus_one::Loss;
@@ -214,7 +214,9 @@ fn brings_failover(state: &Model, command: &Command) -> bool {
         }
         Command::SetVmPower(power) => {
             let vm = state.vms.get(&power.vm).filter(|vm| vm.spec.availability == Availability::Failover);
-            let off = vm.is_some_and(|vm| vm.claim.is_none() || vm.power.want == WantPower::Off);
+            // One that waits in BUILD was let in when it was created, and apply asks nothing of its start.
+            let let_in = |vm: &Vm| vm.claim.is_some() || vm.status == VmStatus::Build;
+            let off = vm.is_some_and(|vm| vm.power.want == WantPower::Off || !let_in(vm));
             power.want == WantPower::On && !power.reboot && off
         }
         _ => false,
