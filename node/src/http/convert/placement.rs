@@ -383,24 +383,24 @@ pub fn isolate_by_id(
     project: &str,
     policy: &mut model::policy::SchedulerPolicy,
 ) -> Result<()> {
-    for item in &mut policy.isolated_images {
+    let stored = &state.scheduler;
+    // What is stored stays: a name of old means every project's image of that name, and its id only one of them.
+    for item in policy.isolated_images.iter_mut().filter(|item| !stored.isolated_images.contains(item)) {
         let image = match item.split_once('/') {
             Some((project, name)) => state.find_image(project, name),
             None => state.find_image(project, item).or_else(|| state.find_usable_image(project, item)),
         };
         match image {
             Some(image) => *item = image.id.to_string(),
-            None if state.scheduler.isolated_images.contains(item) => {}
             None => {
                 let unknown = Failure::unknown_reference("isolated_images", Kind::Image, item);
                 return Err(unknown.hint("an image of another project is written PROJECT/NAME"));
             }
         }
     }
-    for item in &mut policy.isolated_nodes {
+    for item in policy.isolated_nodes.iter_mut().filter(|item| !stored.isolated_nodes.contains(item)) {
         match state.find_node(item) {
             Some(node) => *item = node.id.to_string(),
-            None if state.scheduler.isolated_nodes.contains(item) => {}
             None => return Err(Failure::unknown_reference("isolated_nodes", Kind::Node, item)),
         }
     }
@@ -458,5 +458,28 @@ mod tests {
         for number in [f64::NAN, f64::INFINITY, 1e300, -1e10, 0.0001, 1.0005] {
             assert_eq!(read(number), Err(Some("weighers.Ram".to_owned())), "{number}");
         }
+    }
+
+    #[test]
+    fn what_is_isolated_already_stays_as_it_is_written() {
+        let mut state = State::default();
+        state.scheduler.isolated_images = vec!["golden".to_owned()];
+        // Of one project; the name means every project's.
+        let image = model::image::Image {
+            id: ImageId(uuid::Uuid::from_u128(1)),
+            project: "default".to_owned(),
+            name: "golden".to_owned(),
+            kind: model::image::ImageKind::RawDisk,
+            size_bytes: 1,
+            sha256: String::new(),
+            properties: BTreeMap::new(),
+            holders: Default::default(),
+            created_at: model::Timestamp(0),
+            revision: model::Revision(1),
+        };
+        state.images.insert(image.id, image);
+        let mut policy = state.scheduler.clone();
+        isolate_by_id(&state, "default", &mut policy).unwrap();
+        assert_eq!(policy, state.scheduler);
     }
 }
