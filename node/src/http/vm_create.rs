@@ -50,7 +50,12 @@ pub async fn create(
     let (accepted, mut warnings) = n_plus_one::perform_admitted(&app, &intent, basis, build).await?;
     // All of a batch ask for the same.
     let state = &accepted.published.state;
-    let vm = names.iter().find_map(|name| state.find_vm(intent.project.name(), name));
+    let of = match &accepted.done.outcome {
+        Outcome::Vm(id) => Some(id),
+        Outcome::Vms { created, .. } => created.iter().find(|id| state.vms.contains_key(*id)),
+        _ => None,
+    };
+    let vm = of.and_then(|id| state.vms.get(id));
     warnings.extend(vm.map(|vm| ignored(&state.scheduler, &vm.spec)).unwrap_or_default());
     match &accepted.done.outcome {
         Outcome::Vm(id) => {
