@@ -1,7 +1,7 @@
 //! `/v1/rebalance`: a plan of moves for a better balance, and its beginning. The scheduler plans, apply checks each
 //! move again; what leaves its node is placed on the one it was moved to, if it still fits there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -76,8 +76,11 @@ async fn start(
 
 /// What was begun, at this call or, by the same key, at an earlier one.
 async fn begun(accepted: Accepted, bounds: Bounds) -> Result<Answer<Rebalance>> {
-    let Outcome::Moved { begun, planned: of, refused } = accepted.done.outcome.clone() else {
-        return Err(Failure::unexpected(&accepted));
+    let (begun, of, refused) = match accepted.done.outcome.clone() {
+        Outcome::Moved { begun, planned, refused } => (begun, planned, refused),
+        // The answer of an older version, which kept no more.
+        Outcome::Placed { refused } => (Vec::new(), 0, refused),
+        _ => return Err(Failure::unexpected(&accepted)),
     };
     let published = accepted.published.clone();
     let now = think(move || {
@@ -87,8 +90,9 @@ async fn begun(accepted: Accepted, bounds: Bounds) -> Result<Answer<Rebalance>> 
             .iter()
             .map(|(vm, reason)| RefusedMove { vm: convert::vm_name(state, *vm), detail: reason.to_string() });
         let now = shown(state, &planned(state, bounds));
-        // As far as these have not arrived, they are under way; the balance counts them where they go.
-        let under_way = now.under_way.saturating_sub(begun.len() as u64);
+        // Of these, too, some may still be under way; the balance counts them where they go.
+        let these: BTreeSet<VmId> = begun.iter().map(|moved| moved.vm).collect();
+        let under_way = under_way(state).filter(|(vm, _)| !these.contains(&vm.id)).count() as u64;
         let (moves, refused) = (moves.collect(), refused.collect());
         Rebalance { moves, planned: of.into(), under_way, applied: true, refused, ..now }
     });
