@@ -6,7 +6,7 @@ use holm_model::cluster_policy::{
     MARGIN_MS_MAX, MARGIN_MS_MIN,
 };
 use holm_model::node::{DrainPinned, Fence, Node};
-use holm_model::vm::{Availability, DiskLoss, RestartPolicy, Vm, VmPolicies};
+use holm_model::vm::{Availability, DiskLoss, RestartPolicy, Vm, VmPolicies, WantPower};
 use holm_model::{State, Timestamp};
 use holm_sched::controllers::drain::{self, Left, Next, Outlook, may_run};
 use holm_sched::controllers::{fencing, overdue};
@@ -80,7 +80,12 @@ pub fn recovery(state: &State, vm: &Vm) -> api::vm::Recovery {
         restarts: of.restarts,
         next_restart_at: of.next_restart_at.map(timestamp),
         leaving: of.vacate.as_ref().map(leaving),
-        moved_to: of.move_to.and_then(|node| state.nodes.get(&node)).map(|node| node.name.clone()),
+        // One that is on is on its way there, or was placed elsewhere.
+        moved_to: of
+            .move_to
+            .filter(|_| vm.power.want == WantPower::Off)
+            .and_then(|node| state.nodes.get(&node))
+            .map(|node| node.name.clone()),
         stopped_for_drain_of: of.stopped_for.map(|node| node_name(state, node)),
     }
 }
@@ -136,7 +141,9 @@ pub fn left_vm<'a>(state: &State, outlook: &Outlook<'a>, left: &Left<'a>) -> api
         Next::Kept => api::NextForVm::Kept,
     };
     let refusals = match left.next {
-        Next::Stuck => outlook.reasons(left).refusals.iter().map(|reason| host_reason(state, reason)).collect(),
+        Next::Stuck => {
+            outlook.reasons(left).refusals.iter().map(|reason| host_reason(state, reason)).collect()
+        }
         _ => Vec::new(),
     };
     let to = match left.next {
