@@ -25,6 +25,8 @@ pub struct App {
     pub stopping: CancellationToken,
     /// Held by a creation that N+1 has to be judged for again, so that those of this node take turns.
     pub admission: tokio::sync::Mutex<()>,
+    /// Held while a state of the past is made anew: each is as large as the cluster's.
+    pub replaying: tokio::sync::Mutex<()>,
     caught_up: watch::Sender<bool>,
     run_dir: PathBuf,
 }
@@ -49,6 +51,7 @@ impl App {
             orphans: Orphans::default(),
             stopping: CancellationToken::new(),
             admission: tokio::sync::Mutex::new(()),
+            replaying: tokio::sync::Mutex::new(()),
             caught_up: watch::Sender::new(false),
             run_dir: run_dir.to_owned(),
         }

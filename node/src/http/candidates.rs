@@ -16,6 +16,7 @@ use super::answer::Answer;
 use super::convert;
 use super::explain::explanation;
 use super::extract::Query;
+use super::n_plus_one::think;
 use super::openapi::ProjectHeader;
 use super::problem::{Failure, Result};
 use super::project::Project;
@@ -36,12 +37,16 @@ async fn list(
     Query(query): Query<CandidatesQuery>,
 ) -> Result<Answer<AllocationCandidates>> {
     let snapshot = Snapshot::take(&app.raft, query.consistency).await?;
-    let state = snapshot.state();
-    let flavor = state.find_flavor(&query.flavor).ok_or_else(|| Failure {
-        code: holm_api::Code::InvalidQuery,
-        ..Failure::unknown_reference("flavor", Kind::Flavor, &query.flavor)
-    })?;
-    Ok(Answer::read(&snapshot, candidates(state, project.known(state)?, flavor)))
+    let published = snapshot.published();
+    let found = think(move || {
+        let state = &published.state;
+        let flavor = state.find_flavor(&query.flavor).ok_or_else(|| Failure {
+            code: holm_api::Code::InvalidQuery,
+            ..Failure::unknown_reference("flavor", Kind::Flavor, &query.flavor)
+        })?;
+        Ok::<_, Failure>(candidates(state, project.known(state)?, flavor))
+    });
+    Ok(Answer::read(&snapshot, found.await??))
 }
 
 fn candidates(state: &Model, project: &str, flavor: &Flavor) -> AllocationCandidates {

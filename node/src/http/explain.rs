@@ -16,8 +16,9 @@ use utoipa_axum::routes;
 use super::answer::Answer;
 use super::convert;
 use super::extract::{Named, Query};
+use super::n_plus_one::think;
 use super::openapi::ProjectHeader;
-use super::problem::Result;
+use super::problem::{Failure, Result};
 use super::project::Project;
 use super::read::Snapshot;
 use super::vms::find;
@@ -38,9 +39,12 @@ async fn explain(
     Query(query): Query<ReadQuery>,
 ) -> Result<Answer<Explanation>> {
     let snapshot = Snapshot::take(&app.raft, query.consistency).await?;
-    let state = snapshot.state();
-    let explanation = explanation(state, find(state, &project, &name)?);
-    Ok(Answer::read(&snapshot, explanation))
+    let published = snapshot.published();
+    let explained = think(move || {
+        let state = &published.state;
+        Ok::<_, Failure>(explanation(state, find(state, &project, &name)?))
+    });
+    Ok(Answer::read(&snapshot, explained.await??))
 }
 
 /// What every node's filters and weighers say of `vm`, best first.

@@ -12,10 +12,11 @@ use utoipa_axum::routes;
 use super::answer::Answer;
 use super::convert;
 use super::extract::{Named, Query};
+use super::n_plus_one::think;
 use super::openapi::ProjectHeader;
 use super::problem::{Failure, Result};
 use super::project::Project;
-use super::read::Snapshot;
+use super::read::{READ_TIMEOUT, Snapshot};
 use super::vms::find;
 use crate::app::Shared;
 
@@ -39,8 +40,14 @@ async fn replay(
     let made = vm.decision.as_ref().ok_or_else(|| {
         Failure::new(Code::WrongState, format!("nothing was decided about VM `{}` yet", vm.name))
     })?;
+    let turn = tokio::time::timeout(READ_TIMEOUT, app.replaying.lock()).await.map_err(|_| {
+        Failure::new(Code::Unavailable, "other decisions are being made again, and that takes long")
+            .hint("try again")
+    })?;
     let seen = app.raft.state_at(made.seen).await.map_err(|error| unknown(&error))?;
-    let again = holm_sched::decide_again(&seen, vm.id, made);
+    let (id, of) = (vm.id, made.clone());
+    let again = think(move || holm_sched::decide_again(&seen, id, &of)).await?;
+    drop(turn);
     let replay = Replay {
         vm: vm.name.clone(),
         same: again == *made,

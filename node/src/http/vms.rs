@@ -14,7 +14,7 @@ use super::answer::Answer;
 use super::convert;
 use super::explain::explanation;
 use super::extract::{Change, Named, NoBody, Query};
-use super::n_plus_one::perform_admitted;
+use super::n_plus_one::{perform_admitted, think};
 use super::openapi::{MatchHeader, ProjectHeader, WriteHeaders};
 use super::page::Page;
 use super::problem::{Failure, Result};
@@ -77,7 +77,10 @@ async fn show(
     let record = find(state, &project, &name)?;
     let mut vm = convert::vm(state, record);
     if record.claim.is_none() && !record.refusals.is_empty() {
-        vm.advice = explanation(state, record).advice;
+        let (published, id) = (snapshot.published(), record.id);
+        let advice =
+            think(move || published.state.vms.get(&id).map(|vm| explanation(&published.state, vm).advice));
+        vm.advice = advice.await?.unwrap_or_default();
     }
     let revision = vm.revision;
     Ok(Answer::read(&snapshot, vm).etag(revision))
