@@ -1,6 +1,8 @@
 //! One host as a decision sees it: its record, what else the state says about it, and the claims of the
 //! batch so far on top.
 
+use std::ops::Bound;
+
 use holm_model::aggregate::{Aggregate, DEFAULT_ZONE};
 use holm_model::digest::{Digest, Free, FreeParts};
 use holm_model::feasible;
@@ -260,8 +262,11 @@ impl<'a> Host<'a> {
 
     /// The same of all keys that begin so.
     pub fn metadata_of_keys(&self, beginning: &str) -> impl Iterator<Item = &'a str> + Clone {
-        let begins = move |(key, _): &(&String, &String)| key.starts_with(beginning);
-        let values = self.aggregates().flat_map(move |aggregate| aggregate.metadata.iter().filter(begins));
+        let values = self.aggregates().flat_map(move |aggregate| {
+            let from = (Bound::Included(beginning), Bound::Unbounded);
+            let following = aggregate.metadata.range::<str, _>(from);
+            following.take_while(move |(key, _)| key.starts_with(beginning))
+        });
         values.flat_map(|(_, value)| value.split(',')).map(str::trim)
     }
 
