@@ -18,8 +18,10 @@ pub struct Rebalance {
     pub moves: Vec<PlannedMove>,
     /// How many moves the plan has. A few are under way at a time, each only while its host has room: the rest is for
     /// the next call.
+    #[serde(default)]
     pub planned: u64,
     /// VMs that were moved earlier and have not arrived.
+    #[serde(default)]
     pub under_way: u64,
     /// VMs that cannot be moved, by reason.
     pub staying: Vec<Staying>,
