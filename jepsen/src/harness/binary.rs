@@ -84,15 +84,18 @@ fn sources(notes: &str) -> Vec<PathBuf> {
     list.split_whitespace().map(|name| PathBuf::from(name.replace('\0', " "))).collect()
 }
 
-/// Every manifest and every file of a `src` folder below.
-fn all_sources(folder: &Path) -> Vec<PathBuf> {
+/// Every manifest and every file of a `src` folder below, wherever the workspace itself lies.
+fn all_sources(workspace: &Path) -> Vec<PathBuf> {
+    sources_below(workspace, false)
+}
+
+fn sources_below(folder: &Path, is_source: bool) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let (path, name) = (entry.path(), entry.file_name());
-        let is_source = folder.components().any(|part| part.as_os_str() == "src");
         if path.is_dir() {
             if name != "target" && !name.to_string_lossy().starts_with('.') {
-                found.extend(all_sources(&path));
+                found.extend(sources_below(&path, is_source || name == "src"));
             }
         } else if is_source || name == "Cargo.toml" || name == "Cargo.lock" {
             found.push(path);
@@ -134,8 +137,9 @@ mod tests {
 
     #[test]
     fn without_dep_info_all_sources_count_and_nothing_that_was_built_or_is_a_test() {
-        let workspace = tempfile::tempdir().unwrap();
-        let workspace = workspace.path();
+        let folder = tempfile::tempdir().unwrap();
+        // As people keep their checkouts.
+        let workspace = &folder.path().join("src/holm");
         let make = |path: &str| {
             let path = workspace.join(path);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
