@@ -1,12 +1,17 @@
 //! A queue that found no more to do is looked at again on a change that could help, and only then.
 
-use holm_model::command::{Command, SetQuota, UpdateGroup};
+use std::collections::{BTreeMap, BTreeSet};
+
+use holm_model::command::{
+    Command, FenceNode, ReleaseCause, Released, ReportImage, SetQuota, SetSchedulerPolicy, UpdateAggregate,
+    UpdateGroup, VacateVms,
+};
 use holm_model::group::GroupPolicy;
 use holm_model::policy::{BUILD_TIMEOUT_S, RESERVE_AFTER_S};
 use holm_model::scheduling::Scheduling;
-use holm_model::vm::{DiskLoss, ObservedState, WantPower};
+use holm_model::vm::{Availability, DiskLoss, ObservedState, StopMode, WantPower};
 use holm_model::{NodeId, Timestamp, VmId};
-use holm_sched::controllers::Placement;
+use holm_sched::controllers::{Placement, RETRY_PAUSE_MS};
 use holm_sched::{Controller, Facts, Rest};
 
 use crate::cluster::{Cluster, HostSize, MEDIUM, SMALL_VM};
@@ -92,6 +97,33 @@ fn a_host_that_is_heard_again_and_the_end_of_patience_wake_it() {
     assert_eq!(rest.until, Timestamp(since.0 + u64::from(BUILD_TIMEOUT_S) * 1000));
 }
 
+/// One that lost its node and failed to build on the other is tried there again: that moment wakes it.
+#[test]
+fn the_moment_to_try_again_wakes_it() {
+    let mut cluster = Cluster::of(&[TINY; 3]);
+    cluster.cordon(3, "test");
+    cluster.policy(|policy| policy.reserve_after_s = 0);
+    let vm = cluster.create(SMALL_VM, |vm| {
+        vm.availability = Availability::Failover;
+        vm.policies.disk_loss = DiskLoss::Recreate;
+    });
+    let node = NodeId(cluster.placed_on(vm).expect("there is room"));
+    cluster.run(vm);
+    let leadership = cluster.leadership();
+    cluster.done(Command::FenceNode(FenceNode { leadership, node }));
+    assert!(cluster.placed_on(vm).is_some_and(|other| other != node.0));
+    cluster.fail_build(vm, "no such image");
+    let facts = Facts { now: cluster.now, ..Facts::default() };
+    let rest = come_to_rest(&mut cluster, &facts).expect("it rests");
+    let since = cluster.record(vm).waiting_since.expect("it waits");
+    assert_eq!(rest.until, Timestamp(since.0 + RETRY_PAUSE_MS));
+    let tries = |at: u64| {
+        let decided = Placement.decide(&cluster.state, &Facts { now: Timestamp(at), ..Facts::default() });
+        decided.iter().any(|command| matches!(command, Command::NoHost(no_host) if no_host.retry))
+    };
+    assert_eq!((tries(rest.until.0 - 1), tries(rest.until.0)), (false, true));
+}
+
 /// For random clusters and changes: where it rests, a decision would change nothing.
 #[test]
 fn where_it_rests_there_is_nothing_to_decide() {
@@ -130,7 +162,7 @@ fn change(cluster: &mut Cluster, dice: &mut Dice) {
     let vm = vms[dice.roll(vms.len() as u64) as usize];
     let node = 1 + dice.roll(cluster.state.nodes.len() as u64);
     let is_placed = cluster.record(vm).claim.is_some();
-    match dice.roll(8) {
+    match dice.roll(13) {
         0 if vms.len() > 5 => cluster.delete(vm),
         1 => cluster.cordon(node, "test"),
         2 => cluster.uncordon(node),
@@ -147,6 +179,60 @@ fn change(cluster: &mut Cluster, dice: &mut Dice) {
             record.spec.policies.disk_loss = DiskLoss::Recreate;
             cluster.state.vms.insert(vm, record);
         }
+        7 | 8 => lose(cluster, dice, vm, NodeId(node)),
+        9 | 10 => steer(cluster, dice, vm, NodeId(node)),
         _ => cluster.now = Timestamp(cluster.now.0 + dice.roll(100_000)),
     }
+}
+
+/// A VM loses or leaves its node, or fails there. Not all may: what is refused changes nothing.
+fn lose(cluster: &mut Cluster, dice: &mut Dice, vm: VmId, node: NodeId) {
+    let leadership = cluster.leadership();
+    let claim = cluster.record(vm).claim.clone();
+    let released = |cause| {
+        let claim = claim.as_ref()?;
+        Some(Command::Released(Released { node: claim.node, vm, epoch: claim.epoch, cause }))
+    };
+    let command = match dice.roll(4) {
+        0 => Some(Command::FenceNode(FenceNode { leadership, node })),
+        1 => {
+            let (reason, stop) = ("test".to_owned(), StopMode::Force);
+            Some(Command::VacateVms(VacateVms { leadership, vms: vec![vm], reason, stop }))
+        }
+        2 => released(ReleaseCause::Vacated),
+        _ => released(ReleaseCause::BuildFailed { reason: "test".into() }),
+    };
+    _ = command.map(|command| cluster.apply(command));
+}
+
+/// An operator changes what steers placement. Not all may be changed so: what is refused changes nothing.
+fn steer(cluster: &mut Cluster, dice: &mut Dice, vm: VmId, node: NodeId) {
+    let command = match dice.roll(4) {
+        0 => cluster.state.aggregates.keys().next().map(|id| {
+            let (add_nodes, remove_nodes) = if dice.once_in(2) {
+                (BTreeSet::from([node]), BTreeSet::new())
+            } else {
+                (BTreeSet::new(), BTreeSet::from([node]))
+            };
+            let (metadata, inventory) = (BTreeMap::new(), BTreeMap::new());
+            let (id, name, expected) = (*id, None, None);
+            let update = UpdateAggregate { id, name, add_nodes, remove_nodes, metadata, inventory, expected };
+            Command::UpdateAggregate(update)
+        }),
+        1 => cluster.state.groups.keys().next().map(|id| {
+            let max = Some(dice.roll(4) as u32);
+            let update = UpdateGroup { id: *id, name: None, max_server_per_host: max, expected: None };
+            Command::UpdateGroup(update)
+        }),
+        2 => {
+            let image = cluster.record(vm).spec.image;
+            Some(Command::ReportImage(ReportImage { node, image, held: dice.once_in(2) }))
+        }
+        _ => {
+            let mut policy = cluster.state.scheduler.clone();
+            policy.max_instances_per_host = 1 + dice.roll(8) as u32;
+            Some(Command::SetSchedulerPolicy(SetSchedulerPolicy { policy: Some(policy), expected: None }))
+        }
+    };
+    _ = command.map(|command| cluster.apply(command));
 }
