@@ -437,6 +437,15 @@ fn rebalances() {
         detail.contains("1 of 12 moves begun; run it again when those under way have arrived"),
         "{detail}"
     );
+    // Nothing would arrive to wait for.
+    let none = Rebalance { moves: vec![], under_way: 0, ..begun };
+    let detail = none.detail(NOW);
+    assert!(
+        detail.contains(
+            "12 moves, none begun: no host has room for one now beside what waits (`holm vm list`)"
+        ),
+        "{detail}"
+    );
 }
 
 #[test]

@@ -23,6 +23,9 @@ impl Record for Rebalance {
             (0, _) => "nothing gains enough by moving".to_owned(),
             (_, false) => format!("{planned}, not begun (--apply begins them, a few at a time)"),
             (all, true) if self.moves.len() as u64 == all => format!("{planned} begun"),
+            (_, true) if self.moves.is_empty() && self.under_way == 0 => format!(
+                "{planned}, none begun: no host has room for one now beside what waits (`holm vm list`)"
+            ),
             (_, true) => format!(
                 "{} of {planned} begun; run it again when those under way have arrived",
                 self.moves.len()
