@@ -23,6 +23,7 @@ mod preempt;
 mod properties;
 mod rebalance;
 mod reference;
+mod reference_parts;
 mod reserve;
 mod rest;
 mod restart;
