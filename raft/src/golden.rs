@@ -35,7 +35,7 @@ fn model_entry() -> holm_model::Entry {
     let actor = Actor { name: "node/1".to_owned(), project: String::new() };
     let command = Command::InitCluster(init());
     let proposal = Proposal { key: None, seen: Revision(0), actor, command };
-    holm_model::Entry { at: Timestamp(1_800_000_000_000), proposal }
+    holm_model::Entry { at: Timestamp(1_800_000_000_000), proposal, rules: 0 }
 }
 
 fn membership() -> Membership<u64, Node> {

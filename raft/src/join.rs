@@ -68,7 +68,7 @@ fn rehearse(init: &InitCluster) -> Result<(), IdentityError> {
     let actor = Actor { name: "init".to_owned(), project: String::new() };
     let command = Command::InitCluster(init.clone());
     let proposal = Proposal { key: None, seen: Revision(0), actor, command };
-    match holm_model::apply(&mut State::default(), &Entry { at: wall(), proposal }).reply {
+    match holm_model::apply(&mut State::default(), &Entry::new(wall(), proposal)).reply {
         Reply::Rejected(reason) => {
             Err(IdentityError::Invalid { field: "first node", message: reason.to_string() })
         }

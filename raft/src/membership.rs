@@ -108,7 +108,7 @@ mod tests {
         let mut perform = |command| {
             let actor = Actor { name: "test".to_owned(), project: String::new() };
             let proposal = Proposal { key: None, seen: Default::default(), actor, command };
-            holm_model::apply(&mut state, &Entry { at: Timestamp(1), proposal });
+            holm_model::apply(&mut state, &Entry::new(Timestamp(1), proposal));
         };
         let node =
             |node: u64| AddNode { name: format!("n{node}"), peer_addr: addr(node), api_addr: addr(node) };

@@ -142,7 +142,7 @@ impl Core {
     /// The same, for whoever holds [`Core::stamping`] already.
     pub(crate) async fn stamp_and_commit(&self, proposal: Proposal, deadline: Instant) -> Proposed {
         let name = proposal.command.name();
-        let data = Data::encode(&Entry { at: self.stamps.now(), proposal });
+        let data = Data::encode(&Entry::new(self.stamps.now(), proposal));
         let written = match timeout_at(deadline, self.raft.client_write(data)).await {
             Ok(written) => written,
             Err(_) => return Proposed::Unknown(format!("{name} was not committed in time")),

@@ -62,7 +62,7 @@ impl Data {
         let command =
             holm_model::Command::SetFreeze(holm_model::command::SetFreeze { for_ms: None, reason: None });
         let proposal = holm_model::Proposal { key: None, seen: Default::default(), actor, command };
-        let entry = holm_model::Entry { at: Default::default(), proposal };
+        let entry = holm_model::Entry::new(Default::default(), proposal);
         Self { version: CLUSTER_VERSION + 1, ..Self::encode(&entry) }
     }
 

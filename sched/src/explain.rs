@@ -149,7 +149,7 @@ pub fn explain_request(
     let mut after = state.clone();
     let command = Command::CreateVm(request.clone());
     let proposal = Proposal { key: None, seen: state.revision, actor: actor.clone(), command };
-    match apply(&mut after, &Entry { at, proposal }).reply {
+    match apply(&mut after, &Entry::new(at, proposal)).reply {
         Reply::Rejected(reason) => Err(reason),
         Reply::Done(_) | Reply::Duplicate(_) => {
             let vm = after.vms.get(&request.id).expect("apply has just created it");

@@ -107,7 +107,7 @@ pub fn n_plus_one_after(
     let mut after = state.clone();
     let proposal =
         Proposal { key: None, seen: state.revision, actor: actor.clone(), command: command.clone() };
-    match apply(&mut after, &Entry { at, proposal }).reply {
+    match apply(&mut after, &Entry::new(at, proposal)).reply {
         Reply::Rejected(reason) => Err(reason),
         Reply::Done(_) | Reply::Duplicate(_) => Ok(n_plus_one(&after)),
     }

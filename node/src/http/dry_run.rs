@@ -57,7 +57,7 @@ pub fn explain(
 pub fn imagine(state: &State, actor: Actor, command: Command) -> Result<(State, Outcome)> {
     let mut imagined = state.clone();
     let proposal = Proposal { key: None, seen: state.revision, actor, command };
-    match apply(&mut imagined, &Entry { at: clock::now(), proposal }).reply {
+    match apply(&mut imagined, &Entry::new(clock::now(), proposal)).reply {
         Reply::Done(done) => Ok((imagined, done.outcome)),
         Reply::Rejected(reason) => Err(reason.into()),
         Reply::Duplicate(_) => Err(Failure::new(holm_api::Code::Internal, "what has no key was made before")),

@@ -57,7 +57,8 @@ pub fn apply(state: &mut State, entry: &Entry) -> Applied {
     }
     let at = if planted(Plant::ImpureApply) { Timestamp(u64::from(std::process::id())) } else { entry.at };
     let (actor, seen) = (&proposal.actor, proposal.seen);
-    let mut cx = Cx { state, at, actor, seen, revision, events: Vec::new() };
+    let rules = entry.rules;
+    let mut cx = Cx { state, at, actor, seen, revision, rules, events: Vec::new() };
     let result = cx.dispatch(&proposal.command);
     let events = cx.events;
     for event in &events {
@@ -99,10 +100,17 @@ struct Cx<'a> {
     seen: Revision,
     /// Revision of this entry.
     revision: Revision,
+    /// By which it is judged ([`crate::version::RULES`]).
+    rules: u32,
     events: Vec<Event>,
 }
 
 impl Cx<'_> {
+    /// Whether the leader that accepted the entry had the `rules` of this number.
+    fn knows(&self, rules: u32) -> bool {
+        self.rules >= rules
+    }
+
     fn dispatch(&mut self, command: &Command) -> Result<Outcome, Reason> {
         match command {
             Command::InitCluster(c) => self.init_cluster(c),

@@ -29,6 +29,7 @@ pub use self::vm::{
 pub use self::volume::{CreateVolume, DeleteVolume};
 use crate::flavor::Size;
 use crate::id::{ClusterId, FlavorId, ImageId, Incarnation, NodeId, Revision, Timestamp};
+use crate::version::RULES;
 
 /// One entry of the replicated log, as the leader accepted it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +37,20 @@ pub struct Entry {
     /// When the leader accepted it, by the leader's clock.
     pub at: Timestamp,
     pub proposal: Proposal,
+    /// The leader's [`RULES`]; 0 before they were counted.
+    #[serde(default, skip_serializing_if = "is_uncounted")]
+    pub rules: u32,
+}
+
+fn is_uncounted(rules: &u32) -> bool {
+    *rules == 0
+}
+
+impl Entry {
+    /// `proposal` as a leader of this binary accepts it.
+    pub fn new(at: Timestamp, proposal: Proposal) -> Self {
+        Self { at, proposal, rules: RULES }
+    }
 }
 
 /// The envelope round one change.

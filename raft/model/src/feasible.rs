@@ -123,7 +123,11 @@ pub fn may_be_fenced(state: &State, node: &Node) -> Result<(), Refusal> {
 /// `Capacity`: claims plus this one stay within `(total - reserved) × ratio`, for every class, and the
 /// amount asked for is one the inventory takes. `wanted` is a claim, the VMM's own memory in it.
 pub fn capacity(node: &Node, claimed: &Resources, wanted: &Resources) -> Result<(), Refusal> {
-    let refusals: Vec<Refusal> = shortages(node, claimed, wanted).map(words).collect();
+    in_words(shortages(node, claimed, wanted))
+}
+
+fn in_words<'a>(shortages: impl Iterator<Item = Shortage<'a>>) -> Result<(), Refusal> {
+    let refusals: Vec<Refusal> = shortages.map(words).collect();
     if refusals.is_empty() { Ok(()) } else { Err(refusals.join("; ")) }
 }
 
@@ -166,7 +170,19 @@ pub fn shortages<'a>(
     claimed: &'a Resources,
     wanted: &'a Resources,
 ) -> impl Iterator<Item = Shortage<'a>> {
-    wanted.0.iter().filter(|(_, amount)| **amount > 0).filter_map(|(class, amount)| {
+    shortages_by(node, claimed, wanted, asked_for)
+}
+
+/// How much of a class is asked for by who claims so much.
+type Asked = fn(&ResourceClass, u64) -> u64;
+
+fn shortages_by<'a>(
+    node: &'a Node,
+    claimed: &'a Resources,
+    wanted: &'a Resources,
+    asked_for: Asked,
+) -> impl Iterator<Item = Shortage<'a>> {
+    wanted.0.iter().filter(|(_, amount)| **amount > 0).filter_map(move |(class, amount)| {
         let amount = *amount;
         let Some(inventory) = node.inventory.get(class) else { return Some(Shortage::Absent { class }) };
         let asked = asked_for(class, amount);
@@ -275,13 +291,24 @@ pub fn parts_for(node: &Node, room: &PartsRoom, vm: &Vm) -> Result<Parts, (&'sta
 
 /// All hard rules in order; the refusing rule's name comes with the refusal.
 pub fn feasible(state: &State, node: &Node, vm: &Vm) -> Result<(), (&'static str, Refusal)> {
+    feasible_by(state, node, vm, asked_for)
+}
+
+/// The same as before [`RULES`](crate::version::RULES) 1, when units were of the whole claim.
+pub(crate) fn feasible_in_claims(state: &State, node: &Node, vm: &Vm) -> Result<(), (&'static str, Refusal)> {
+    feasible_by(state, node, vm, |_, amount| amount)
+}
+
+fn feasible_by(state: &State, node: &Node, vm: &Vm, asked_for: Asked) -> Result<(), (&'static str, Refusal)> {
     compute_status(node).map_err(|refusal| ("ComputeStatus", refusal))?;
     requested_node(node, vm).map_err(|refusal| ("RequestedNode", refusal))?;
     not_excluded(node, vm).map_err(|refusal| ("Excluded", refusal))?;
     if let Some((group, members)) = group_members(state, node.id, vm) {
         server_group(group, members).map_err(|refusal| ("ServerGroup", refusal))?;
     }
-    capacity(node, &node.allocated, &claim_of(&vm.spec)).map_err(|refusal| ("Capacity", refusal))?;
+    let claim = claim_of(&vm.spec);
+    in_words(shortages_by(node, &node.allocated, &claim, asked_for))
+        .map_err(|refusal| ("Capacity", refusal))?;
     if parts::asks(&vm.spec) {
         parts_for(node, &node.room.parts, vm)?;
     }

@@ -150,7 +150,7 @@ mod tests {
         let command = Command::InitCluster(InitCluster { cluster, name, first_node });
         let actor = Actor { name: "test".to_owned(), project: "default".to_owned() };
         let proposal = Proposal { key: None, seen: state.revision, actor, command };
-        apply(&mut state, &Entry { at: Timestamp(0), proposal });
+        apply(&mut state, &Entry::new(Timestamp(0), proposal));
         state
     }
 

@@ -11,7 +11,7 @@ fn boot(n: u128) -> BootId {
 
 fn tell(state: &mut State, seen: Revision, command: Command) -> Reply {
     let actor = Actor { name: "node/1".into(), project: "default".into() };
-    apply(state, &Entry { at: Timestamp(1), proposal: Proposal { key: None, seen, actor, command } }).reply
+    apply(state, &Entry::new(Timestamp(1), Proposal { key: None, seen, actor, command })).reply
 }
 
 fn report(state: &mut State, seen: Revision, boot_id: BootId) -> Reply {

@@ -42,7 +42,7 @@ impl Cluster {
         let key = Some(IdempotencyKey { key: format!("k{}", self.last_id), fingerprint: String::new() });
         let actor = Actor { name: "test".into(), project: project.into() };
         let proposal = Proposal { key, seen: self.state.revision, actor, command };
-        let reply = apply(&mut self.state, &Entry { at: Timestamp(1), proposal }).reply;
+        let reply = apply(&mut self.state, &Entry::new(Timestamp(1), proposal)).reply;
         invariant::check(&self.state).unwrap();
         reply
     }
@@ -270,7 +270,7 @@ fn who_is_asked_to_judge_anew_may_use_the_same_key() {
         let seen = cluster.state.revision;
         let command = failover(10, Some(if admitted { seen } else { Revision::default() }));
         let proposal = Proposal { key: key.clone(), seen, actor: actor.clone(), command };
-        apply(&mut cluster.state, &Entry { at: Timestamp(1), proposal }).reply
+        apply(&mut cluster.state, &Entry::new(Timestamp(1), proposal)).reply
     };
     assert!(matches!(ask(false), Reply::Rejected(Reason::Unadmitted { .. })));
     assert!(matches!(ask(true), Reply::Done(_)));

@@ -15,7 +15,7 @@ use uuid::Uuid;
 fn tell(state: &mut State, command: Command) -> Result<(), String> {
     let actor = Actor { name: "admin".into(), project: "default".into() };
     let proposal = Proposal { key: None, seen: state.revision, actor, command };
-    let applied = apply(state, &Entry { at: Timestamp(1), proposal });
+    let applied = apply(state, &Entry::new(Timestamp(1), proposal));
     invariant::check(state).unwrap();
     match applied.reply {
         Reply::Done(_) => Ok(()),
@@ -199,7 +199,7 @@ fn a_volume_belongs_to_a_project_that_is_there_and_keeps_it() {
     let by = |project: &str, state: &mut State, command| {
         let actor = Actor { name: "admin".into(), project: project.into() };
         let proposal = Proposal { key: None, seen: state.revision, actor, command };
-        apply(state, &Entry { at: Timestamp(1), proposal }).reply
+        apply(state, &Entry::new(Timestamp(1), proposal)).reply
     };
     let create = || Command::CreateVolume(volume(1, VolumeLock::None));
     assert!(matches!(by("shop", &mut state, create()), Reply::Rejected(Reason::NotFound { .. })));

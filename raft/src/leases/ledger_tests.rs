@@ -19,14 +19,9 @@ const BEGAN: u64 = 1_000_000;
 /// Three nodes, led by the first, whose leadership is of this revision.
 fn state(leadership: u64) -> State {
     let mut state = State::default();
-    let entry = |command| Entry {
-        at: Timestamp(1),
-        proposal: Proposal {
-            key: None,
-            seen: Revision(0),
-            actor: Actor { name: "test".into(), project: String::new() },
-            command,
-        },
+    let actor = || Actor { name: "test".into(), project: String::new() };
+    let entry = |command| {
+        Entry::new(Timestamp(1), Proposal { key: None, seen: Revision(0), actor: actor(), command })
     };
     for n in 1..=3 {
         let (name, peer_addr, api_addr) = (format!("n{n}"), format!("h{n}:1"), format!("h{n}:2"));

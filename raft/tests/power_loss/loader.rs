@@ -48,7 +48,7 @@ pub fn entry(index: u64) -> EntryOf<TypeConfig> {
     let actor = Actor { name: "loader".to_owned(), project: "default".to_owned() };
     let proposal =
         Proposal { key: None, seen: Revision(index), actor, command: Command::CreateFlavor(flavor) };
-    let data = Data::encode(&holm_model::Entry { at: Timestamp(index), proposal });
+    let data = Data::encode(&holm_model::Entry::new(Timestamp(index), proposal));
     EntryOf::<TypeConfig>::new_normal(log_id(index), data)
 }
 

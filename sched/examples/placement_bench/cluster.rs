@@ -35,7 +35,7 @@ pub struct Cluster {
 pub fn apply_to(state: &mut State, command: Command) {
     let actor = Actor { name: "bench".into(), project: "default".into() };
     let proposal = Proposal { key: None, seen: state.revision, actor, command };
-    let reply = apply(state, &Entry { at: Timestamp(0), proposal }).reply;
+    let reply = apply(state, &Entry::new(Timestamp(0), proposal)).reply;
     assert!(matches!(reply, holm_model::Reply::Done(_)), "{reply:?}");
 }
 

@@ -144,7 +144,7 @@ impl Cluster {
     pub fn apply(&mut self, command: Command) -> Reply {
         let actor = Actor { name: "test".into(), project: "default".into() };
         let proposal = Proposal { key: None, seen: self.state.revision, actor, command };
-        apply(&mut self.state, &Entry { at: self.now, proposal }).reply
+        apply(&mut self.state, &Entry::new(self.now, proposal)).reply
     }
 
     /// Applies a command that must hold.

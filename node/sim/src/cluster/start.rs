@@ -73,7 +73,7 @@ pub fn entries() -> Vec<Entry> {
 /// An entry as the leader stamps it.
 pub fn entry(now: Ms, seen: Revision, actor: &str, command: Command) -> Entry {
     let actor = Actor { name: actor.to_owned(), project: "default".to_owned() };
-    Entry { at: stamp(now), proposal: Proposal { key: None, seen, actor, command } }
+    Entry::new(stamp(now), Proposal { key: None, seen, actor, command })
 }
 
 fn add_node(node: Ix) -> AddNode {

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use imbl::OrdSet;
 
-use super::node::check_override;
 use super::{Cx, check_expected, invalid, not_found, some_names};
 use crate::aggregate::{Aggregate, DEFAULT_ZONE, ZONE_KEY};
 use crate::command::{CreateAggregate, DeleteAggregate, UpdateAggregate};
@@ -32,7 +31,7 @@ impl Cx<'_> {
             revision: self.revision,
         };
         self.check_aggregate(&aggregate)?;
-        c.metadata.iter().try_for_each(|(key, value)| policy::check_override(key, value))?;
+        self.check_numbers(c.metadata.iter())?;
         self.check_zones_in_use(None, &aggregate)?;
         self.event(Kind::Aggregate, c.id, &c.name, "created", "");
         self.put_aggregate(None, aggregate);
@@ -54,14 +53,13 @@ impl Cx<'_> {
                 return Err(invalid("remove_nodes", format!("node `{name}` is not in it")));
             }
         }
-        let mut set = c.metadata.iter().filter_map(|(key, value)| Some((key, value.as_ref()?)));
-        set.try_for_each(|(key, value)| policy::check_override(key, value))?;
-        if aggregate.name != before.name {
+        self.check_numbers(c.metadata.iter().filter_map(|(key, value)| Some((key, value.as_ref()?))))?;
+        if aggregate.name != before.name && self.knows(1) {
             let stay = before.nodes.clone().intersection(aggregate.nodes.clone());
             self.check_aggregate_unused(&before.name, &stay)?;
         }
         change(&mut aggregate.metadata, &c.metadata);
-        c.inventory.iter().try_for_each(|(class, change)| check_override(class, change.as_ref()))?;
+        self.check_overrides(&c.inventory)?;
         change(&mut aggregate.inventory, &c.inventory);
         aggregate.revision = self.revision;
         self.check_aggregate(&aggregate)?;
@@ -83,6 +81,15 @@ impl Cx<'_> {
         Ok(Outcome::Aggregate(c.id))
     }
 
+    /// Metadata that overrides numbers of the policy.
+    fn check_numbers<'m>(
+        &self,
+        metadata: impl Iterator<Item = (&'m String, &'m String)>,
+    ) -> Result<(), Reason> {
+        let mut metadata = metadata.filter(|_| self.knows(1));
+        metadata.try_for_each(|(key, value)| policy::check_override(key, value))
+    }
+
     /// It keeps its name, and is not removed, while it has nodes.
     fn check_aggregate_unused(&self, name: &str, nodes: &OrdSet<NodeId>) -> Result<(), Reason> {
         let nodes = nodes.iter().filter_map(|id| self.state.nodes.get(id));
@@ -96,6 +103,9 @@ impl Cx<'_> {
     /// The last aggregate of a zone does not take it away from VMs that ask for it: those that wait or are off would
     /// find no host any more. `zone` is what the aggregate names from now on.
     fn check_zone_goes(&self, before: &Aggregate, zone: Option<&str>) -> Result<(), Reason> {
+        if !self.knows(1) {
+            return Ok(());
+        }
         let Some(gone) = before.zone().filter(|gone| Some(*gone) != zone && *gone != DEFAULT_ZONE) else {
             return Ok(());
         };

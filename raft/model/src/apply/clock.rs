@@ -15,6 +15,9 @@ impl Cx<'_> {
         self.check_leadership(c.leadership)?;
         let vms: Vec<Vm> = self.state.vms.values().cloned().collect();
         for mut vm in vms {
+            if self.knows(1) {
+                vm.created_at = moved(vm.created_at, c.by_ms);
+            }
             move_vm(&mut vm, c.by_ms);
             self.state.vms.insert(vm.id, vm);
         }
@@ -35,7 +38,6 @@ impl Cx<'_> {
 }
 
 fn move_vm(vm: &mut Vm, by_ms: i64) {
-    vm.created_at = moved(vm.created_at, by_ms);
     let recovery = &mut vm.recovery;
     let running_out = [
         &mut vm.waiting_since,

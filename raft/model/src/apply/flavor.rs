@@ -21,12 +21,18 @@ fn check_extra_spec(key: &str, value: &str) -> Result<(), Reason> {
             _ => wrong(format!("must be a whole number up to {AMOUNT_MAX}")),
         };
     }
-    if is_of_a_group(key) {
-        return wrong(
-            "request groups are not supported; `resources:CLASS=N` and `trait:NAME=required` are".to_owned(),
-        );
-    }
     limits::trait_demand("extra_specs", key, value)
+}
+
+/// Nothing is asked for that would not be given, or cannot be read.
+fn check_what_is_asked(c: &CreateFlavor) -> Result<(), Reason> {
+    if let Some((key, value)) = c.extra_specs.iter().find(|(key, _)| is_of_a_group(key)) {
+        let help = "request groups are not supported; `resources:CLASS=N` and `trait:NAME=required` are";
+        return Err(invalid("extra_specs", format!("{key}={value}: {help}")));
+    }
+    Wanted::of_flavor(&c.extra_specs, c.size.vcpus)
+        .map(|_| ())
+        .map_err(|refusal| invalid("extra_specs", refusal))
 }
 
 /// Placement's granular request groups (`resources1:…`, `trait_GPU:…`, `group_policy`), which would ask for nothing here.
@@ -44,7 +50,9 @@ impl Cx<'_> {
         limits::size(&c.size)?;
         limits::map("extra_specs", &c.extra_specs)?;
         c.extra_specs.iter().try_for_each(|(key, value)| check_extra_spec(key, value))?;
-        Wanted::of_flavor(&c.extra_specs, c.size.vcpus).map_err(|refusal| invalid("extra_specs", refusal))?;
+        if self.knows(1) {
+            check_what_is_asked(c)?;
+        }
         if self.state.flavors.values().any(|flavor| flavor.name == c.name) {
             return Err(Reason::NameTaken { kind: Kind::Flavor, name: c.name.clone() });
         }

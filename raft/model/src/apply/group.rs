@@ -35,7 +35,9 @@ impl Cx<'_> {
         let mut group = self.group(c.id)?;
         check_expected(c.expected, group.revision)?;
         if let Some(name) = c.name.as_ref().filter(|name| **name != group.name) {
-            self.check_group_unused(&group)?;
+            if self.knows(1) {
+                self.check_group_unused(&group)?;
+            }
             group.name.clone_from(name);
         }
         if c.max_server_per_host.is_some() {

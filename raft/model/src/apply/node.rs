@@ -162,7 +162,7 @@ impl Cx<'_> {
             traits.iter().try_for_each(|name| limits::key("traits", name))?;
             node.traits.clone_from(traits);
         }
-        c.inventory.iter().try_for_each(|(class, change)| check_override(class, change.as_ref()))?;
+        self.check_overrides(&c.inventory)?;
         change(&mut node.inventory_overrides, &c.inventory);
         limits::count("inventory", node.inventory_overrides.len())?;
         node.revision = self.revision;
@@ -223,7 +223,7 @@ impl Cx<'_> {
         if !self.state.nodes.values().any(|other| other.id != c.node && other.up) {
             return Err(wrong_state("no other node is up; one that is must stay"));
         }
-        if self.state.scheduler.isolates_node(c.node, &node.name) {
+        if self.knows(1) && self.state.scheduler.isolates_node(c.node, &node.name) {
             let by = vec!["the scheduler's policy (isolated nodes)".to_owned()];
             return Err(Reason::InUse { kind: Kind::Node, name: node.name, by });
         }
@@ -285,12 +285,24 @@ impl Cx<'_> {
     }
 }
 
+impl Cx<'_> {
+    /// What an operator says a node offers, itself or by an aggregate.
+    pub(super) fn check_overrides(
+        &self,
+        changes: &BTreeMap<ResourceClass, Option<InventoryOverride>>,
+    ) -> Result<(), Reason> {
+        changes.iter().try_for_each(|(class, change)| {
+            if !self.knows(1) {
+                limits::resource_class("inventory", class)?;
+            }
+            check_override(class, change.as_ref())
+        })
+    }
+}
+
 /// An override that no claim could ever satisfy is a mistake. One of `PCPU` counts the CPUs that are set apart; which
 /// they are, the host says.
-pub(super) fn check_override(
-    class: &ResourceClass,
-    change: Option<&InventoryOverride>,
-) -> Result<(), Reason> {
+fn check_override(class: &ResourceClass, change: Option<&InventoryOverride>) -> Result<(), Reason> {
     let is_pcpu = class.name() == PCPU;
     if !is_pcpu {
         limits::resource_class("inventory", class)?;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Cx, not_found, wrong_state};
 use crate::command::{Choice, NoHost, PlaceVms, Placement};
-use crate::feasible::{claim_of, feasible, no_node_fits, parts_for};
+use crate::feasible::{claim_of, feasible, feasible_in_claims, no_node_fits, parts_for};
 use crate::id::{Epoch, VmId};
 use crate::limits;
 use crate::parts::{self, Parts};
@@ -50,6 +50,7 @@ impl Cx<'_> {
             .get(&placement.node)
             .cloned()
             .ok_or_else(|| not_found(Kind::Node, placement.node))?;
+        let feasible = if self.knows(1) { feasible } else { feasible_in_claims };
         feasible(self.state, &node, &vm)
             .map_err(|(by, message)| Reason::Infeasible { by: by.to_owned(), message })?;
 

@@ -59,7 +59,8 @@ impl Cx<'_> {
         vm.observed = None;
         let hosts = MAX_BUILD_HOSTS.min(self.state.nodes.len());
         let exhausted = vm.excluded.len() >= hosts || vm.spec.node == Some(c.node);
-        if exhausted && !vm.recovery.failing_over || vm.power.want == WantPower::Off {
+        let waits_on = vm.recovery.failing_over && self.knows(1);
+        if exhausted && !waits_on || vm.power.want == WantPower::Off {
             vm.status = VmStatus::Error;
             vm.task_state = None;
             self.event(Kind::Vm, vm.id, &vm.name, "error", message);

@@ -49,7 +49,9 @@ impl Cx<'_> {
             let name = self.state.vms.get(both).map_or("", |vm| vm.name.as_str());
             return Err(invalid("same_host", format!("VM `{name}` is in `different_host` too")));
         }
-        self.check_group_against(scheduling)?;
+        if self.knows(1) {
+            self.check_group_against(scheduling)?;
+        }
         if near.as_ref().is_some_and(|near| parse_network(near).is_none()) {
             return Err(invalid("near", "must be a network such as 10.1.0.0/16"));
         }

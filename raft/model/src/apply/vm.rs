@@ -155,6 +155,9 @@ impl Cx<'_> {
         if vm.recovery.vacate.is_some() {
             return Err(wrong_state(format!("VM `{}` is leaving its node; start it when it has", vm.name)));
         }
+        if !self.knows(1) {
+            return self.power_on_before(vm);
+        }
         if vm.claim.is_none() && vm.status == VmStatus::Build {
             return self.try_again(vm);
         }
@@ -166,17 +169,44 @@ impl Cx<'_> {
         // Off on a fenced node it is lost, even if it was being built there.
         self.take_from_fenced(vm);
         vm.recovery.stopped_for = None;
+        if vm.claim.is_none() {
+            // Where it was moved to while it was off still holds.
+            vm.recovery.failing_over = false;
+        }
+        Ok(self.switch_on(vm))
+    }
+
+    /// One that never got a host, or lost it, is scheduled afresh.
+    fn switch_on(&mut self, vm: &mut Vm) -> &'static str {
         vm.power.want = WantPower::On;
         vm.power.run += 1;
         vm.fault = None;
         if vm.claim.is_none() {
-            // It never got a host, or lost it: schedule it afresh. Where it was moved to while it was off still holds.
-            vm.recovery.failing_over = false;
             self.reschedule(vm);
-            return Ok("rescheduling");
+            return "rescheduling";
         }
         vm.task_state = Some(TaskState::PoweringOn);
-        Ok("starting")
+        "starting"
+    }
+
+    /// Without the rules of number 1: nothing is judged, what waits is refused, and where it was moved to is forgotten.
+    fn power_on_before(&mut self, vm: &mut Vm) -> Result<&'static str, Reason> {
+        // Off on a fenced node it is lost, even if it was being built there: nothing refuses it from here on.
+        let lost = vm.claim.is_some() && vm.power.want == WantPower::Off && self.is_lost(vm);
+        if lost {
+            self.take_from_fenced(vm);
+        }
+        vm.recovery.stopped_for = None;
+        if vm.claim.is_none() {
+            if vm.status == VmStatus::Build && !lost {
+                return Err(wrong_state(format!("VM `{}` is being built already", vm.name)));
+            }
+            vm.recovery.failing_over = false;
+            vm.recovery.move_to = None;
+        } else if vm.power.want == WantPower::On {
+            return Err(wrong_state(format!("VM `{}` is on, or being started, already", vm.name)));
+        }
+        Ok(self.switch_on(vm))
     }
 
     /// Of one that waits for a host, the nodes where it failed to build are tried again.

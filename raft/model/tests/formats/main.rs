@@ -348,6 +348,7 @@ fn entry(command: Command) -> Entry {
             actor: Actor { name: "admin".into(), project: "default".into() },
             command,
         },
+        rules: 0,
     }
 }
 

@@ -104,7 +104,7 @@ fn begin() -> State {
 }
 
 fn entry(command: Command, key: Option<IdempotencyKey>, n: u64, seen: Revision) -> Entry {
-    Entry { at: Timestamp(1_000_000 + n * 10), proposal: Proposal { key, seen, actor: actor(), command } }
+    Entry::new(Timestamp(1_000_000 + n * 10), Proposal { key, seen, actor: actor(), command })
 }
 
 /// Claims that this entry made.

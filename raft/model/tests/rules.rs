@@ -1,0 +1,179 @@
+//! What landed stays as it was judged: an entry of before the rules were counted is applied by the rules of its time, so
+//! that a replica that replays it ends where one is that has it in its snapshot.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use holm_model::aggregate::ZONE_KEY;
+use holm_model::command::*;
+use holm_model::flavor::Size;
+use holm_model::group::GroupPolicy;
+use holm_model::image::ImageKind;
+use holm_model::resources::InventoryOverride;
+use holm_model::scheduling::Scheduling;
+use holm_model::version::RULES;
+use holm_model::vm::{Availability, OnNoHost};
+use holm_model::*;
+use uuid::Uuid;
+
+/// Applies `command` as accepted under `rules`; answers why it was refused.
+fn tell(state: &mut State, rules: u32, command: Command) -> Result<(), String> {
+    let actor = Actor { name: "admin".into(), project: "default".into() };
+    let proposal = Proposal { key: None, seen: state.revision, actor, command };
+    let reply = apply(state, &Entry { rules, ..Entry::new(Timestamp(1_000_000), proposal) }).reply;
+    invariant::check(state).unwrap();
+    match reply {
+        Reply::Done(_) => Ok(()),
+        Reply::Rejected(reason) => Err(reason.to_string()),
+        Reply::Duplicate(_) => unreachable!("no keys here"),
+    }
+}
+
+fn id(n: u128) -> Uuid {
+    Uuid::from_u128(n)
+}
+
+fn flavor(n: u128, specs: &[(&str, &str)]) -> Command {
+    let extra_specs = specs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    let size = Size { vcpus: 1, memory_mib: 64, disk_gib: 0 };
+    Command::CreateFlavor(CreateFlavor { id: FlavorId(id(n)), name: format!("f{n}"), size, extra_specs })
+}
+
+fn vm(n: u128, scheduling: Scheduling) -> Command {
+    Command::CreateVm(CreateVm {
+        admitted: None,
+        id: VmId(id(n)),
+        name: format!("vm{n}"),
+        flavor: FlavorId(id(1)),
+        image: ImageId(id(1)),
+        kernel: None,
+        cmdline: None,
+        node: None,
+        availability: Availability::Pinned,
+        policies: Default::default(),
+        on_no_host: OnNoHost::Queue,
+        scheduling,
+        volumes: Vec::new(),
+    })
+}
+
+fn in_group(different_host: &[u128]) -> Scheduling {
+    Scheduling {
+        group: Some(GroupId(id(1))),
+        different_host: different_host.iter().map(|n| VmId(id(*n))).collect(),
+        ..Scheduling::default()
+    }
+}
+
+/// A node in a zone, a flavor, an image, and a VM of an affinity group that asks for the zone.
+fn cluster() -> State {
+    let first_node = AddNode { name: "n1".into(), peer_addr: "h1:1".into(), api_addr: "h1:2".into() };
+    let metadata = BTreeMap::from([(ZONE_KEY.to_owned(), "left".to_owned())]);
+    let asks = Scheduling { availability_zone: Some("left".into()), ..in_group(&[]) };
+    let mut state = State::default();
+    for command in [
+        Command::InitCluster(InitCluster { cluster: ClusterId(id(1)), name: "c".into(), first_node }),
+        flavor(1, &[]),
+        Command::CreateImage(CreateImage {
+            id: ImageId(id(1)),
+            name: "i".into(),
+            kind: ImageKind::Kernel,
+            size_bytes: 10,
+            sha256: "a".repeat(64),
+            holder: NodeId(1),
+            properties: BTreeMap::new(),
+        }),
+        Command::CreateAggregate(CreateAggregate {
+            id: AggregateId(id(1)),
+            name: "a".into(),
+            metadata,
+            nodes: BTreeSet::from([NodeId(1)]),
+        }),
+        Command::CreateGroup(CreateGroup {
+            id: GroupId(id(1)),
+            name: "g".into(),
+            policy: GroupPolicy::Affinity,
+            max_server_per_host: None,
+        }),
+        vm(1, asks),
+    ] {
+        tell(&mut state, 0, command).unwrap();
+    }
+    state
+}
+
+#[test]
+fn what_was_accepted_before_a_rule_was_is_accepted_for_ever() {
+    let aggregate = |name: Option<&str>, metadata: &[(&str, &str)]| {
+        let set = metadata.iter().map(|(key, value)| ((*key).to_owned(), Some((*value).to_owned())));
+        Command::UpdateAggregate(UpdateAggregate {
+            id: AggregateId(id(1)),
+            name: name.map(str::to_owned),
+            metadata: set.collect(),
+            inventory: BTreeMap::new(),
+            add_nodes: BTreeSet::new(),
+            remove_nodes: BTreeSet::new(),
+            expected: None,
+        })
+    };
+    let cases = [
+        (flavor(2, &[("hw:numa_nodes", "1")]), "hw:numa_nodes"),
+        (flavor(2, &[("resources1:CUSTOM_GPU", "1")]), "request groups"),
+        (vm(2, in_group(&[1])), "stays on one host"),
+        (aggregate(Some("b"), &[]), "in use by n1"),
+        (aggregate(None, &[("ram_weight_multiplier", "much")]), "ram_weight_multiplier"),
+        (
+            Command::UpdateGroup(UpdateGroup {
+                id: GroupId(id(1)),
+                name: Some("h".into()),
+                max_server_per_host: None,
+                expected: None,
+            }),
+            "in use by vm1",
+        ),
+    ];
+    for (command, refusal) in cases {
+        assert_eq!(tell(&mut cluster(), 0, command.clone()), Ok(()), "{command:?}");
+        let refused = tell(&mut cluster(), RULES, command.clone()).unwrap_err();
+        assert!(refused.contains(refusal), "{refused}");
+    }
+}
+
+#[test]
+fn what_was_refused_before_a_rule_was_is_refused_for_ever() {
+    let kept = InventoryOverride { reserved: Some(1), ..InventoryOverride::default() };
+    let command = Command::UpdateAggregate(UpdateAggregate {
+        id: AggregateId(id(1)),
+        name: None,
+        metadata: BTreeMap::new(),
+        inventory: BTreeMap::from([(ResourceClass::Custom("PCPU".into()), Some(kept))]),
+        add_nodes: BTreeSet::new(),
+        remove_nodes: BTreeSet::new(),
+        expected: None,
+    });
+    assert!(tell(&mut cluster(), 0, command.clone()).unwrap_err().contains("PCPU"));
+    assert_eq!(tell(&mut cluster(), RULES, command), Ok(()));
+}
+
+#[test]
+fn a_clock_moved_no_age_before() {
+    for (rules, created_at) in [(0, 1_000_000), (RULES, 1_060_000)] {
+        let mut state = cluster();
+        let leads = BeginLeadership { node: NodeId(1), term: 1, incarnation: Incarnation(id(1)) };
+        tell(&mut state, rules, Command::BeginLeadership(leads)).unwrap();
+        let leadership = state.revision;
+        tell(&mut state, rules, Command::SetClock(SetClock { leadership, by_ms: 60_000 })).unwrap();
+        assert_eq!(state.vms[&VmId(id(1))].created_at, Timestamp(created_at));
+    }
+}
+
+#[test]
+fn an_entry_says_its_rules_and_one_of_before_has_none() {
+    let actor = Actor { name: "admin".into(), project: "default".into() };
+    let proposal = Proposal { key: None, seen: Revision(1), actor, command: flavor(1, &[]) };
+    for rules in [0, RULES] {
+        let entry = Entry { rules, ..Entry::new(Timestamp(1), proposal.clone()) };
+        let bytes = rmp_serde::to_vec_named(&entry).unwrap();
+        assert_eq!(rmp_serde::from_slice::<Entry>(&bytes).unwrap(), entry);
+        assert_eq!(bytes.windows(5).any(|window| window == b"rules"), rules > 0);
+    }
+}
