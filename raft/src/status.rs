@@ -34,12 +34,14 @@ pub(crate) async fn publish(core: Arc<Core>) {
         let (told, at) = (standing(&core), Instant::now());
         core.status.send_replace(status(&core));
         // Raft has news with every entry, and each telling wakes all who listen.
-        while standing(&core) == told && at.elapsed() < PACE {
+        let mut due = at + REFRESH;
+        while standing(&core) == told && Instant::now() < due {
             tokio::select! {
                 changed = metrics.changed() => if changed.is_err() { return core.await_the_end().await },
                 changed = published.changed() => if changed.is_err() { return core.await_the_end().await },
-                () = sleep_until(at + REFRESH) => {}
+                () = sleep_until(due) => continue,
             }
+            due = at + PACE;
         }
     }
 }

@@ -127,6 +127,8 @@ pub const KEYS_MAX: usize = 64;
 pub const KEY_BYTES_MAX: usize = 255;
 /// Most VMs in one batch.
 pub const BATCH_MAX: usize = 1_000;
+/// VMs that a rebalancing has on their way at the same time: each writes its disk anew somewhere.
+pub const MOVES_AT_ONCE: usize = 4;
 /// Greatest priority, either sign.
 pub const PRIORITY_MAX: i32 = 1_000_000;
 

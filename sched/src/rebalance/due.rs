@@ -5,15 +5,13 @@
 
 use std::collections::BTreeSet;
 
+pub use holm_model::limits::MOVES_AT_ONCE;
 use holm_model::vm::Vm;
 use holm_model::{GroupId, NodeId, State};
 
 use super::{Move, Picture, Plan};
 use crate::policy::Policy;
 use crate::queue;
-
-/// VMs that are on their way at the same time: each writes its disk anew somewhere.
-pub const MOVES_AT_ONCE: usize = 4;
 
 /// The moves that may begin, in the order of the plan.
 pub fn due<'p>(state: &State, policy: &Policy, plan: &'p Plan) -> Vec<&'p Move> {

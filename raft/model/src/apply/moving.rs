@@ -1,19 +1,33 @@
 //! Moves by an operator's word, for a better balance: the VM is stopped, its epoch released, and it is placed anew,
 //! on the node it was moved to if it still fits there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Cx, invalid, not_found, wrong_state};
 use crate::command::{MoveVms, Relocation};
 use crate::feasible::{capacity, claim_of, feasible};
-use crate::id::NodeId;
+use crate::id::{GroupId, NodeId};
 use crate::limits;
 use crate::reply::{Kind, Moved, Outcome, Reason};
 use crate::resources::Resources;
-use crate::vm::{StopMode, TaskState, Vacate};
+use crate::vm::{StopMode, TaskState, Vacate, Vm};
 
-/// By node, what will claim it.
-type Heading = BTreeMap<NodeId, Resources>;
+/// What is on its way.
+#[derive(Default)]
+struct Heading {
+    /// By node, what will claim it.
+    claims: BTreeMap<NodeId, Resources>,
+    groups: BTreeSet<GroupId>,
+    /// How many of them can arrive: one on a node that is down cannot for now.
+    moving: usize,
+}
+
+impl Heading {
+    fn add(&mut self, vm: &Vm, to: NodeId) {
+        self.claims.entry(to).or_default().add(&claim_of(&vm.spec));
+        self.groups.extend(vm.spec.scheduling.group);
+    }
+}
 
 impl Cx<'_> {
     pub(super) fn move_vms(&mut self, c: &MoveVms) -> Result<Outcome, Reason> {
@@ -39,18 +53,21 @@ impl Cx<'_> {
 
     /// What is on its way to each node, and claims nothing there yet.
     fn heading(&self) -> Heading {
-        let mut heading = Heading::new();
+        let mut heading = Heading::default();
         for vm in self.state.vms.values() {
             let leaving = vm.claim.as_ref().and(vm.recovery.vacate.as_ref()).and_then(|vacate| vacate.to);
             let waiting = vm.recovery.move_to.filter(|_| self.state.waiting.contains(&vm.id));
             if let Some(to) = leaving.or(waiting) {
-                heading.entry(to).or_default().add(&claim_of(&vm.spec));
+                heading.add(vm, to);
+                let from = vm.claim.as_ref().and_then(|claim| self.state.nodes.get(&claim.node));
+                heading.moving += usize::from(from.is_none_or(|node| node.up));
             }
         }
         heading
     }
 
-    /// With `heading`, only to a node that has room for it beside what is on its way there.
+    /// With `heading`, only to a node that has room for it beside what is on its way there, while few are, and none of
+    /// its group: whoever proposed it may not have seen what another began.
     fn move_vm(
         &mut self,
         c: &Relocation,
@@ -65,13 +82,22 @@ impl Cx<'_> {
             return Err(wrong_state(format!("VM `{}` is not where it was any longer", vm.name)));
         };
         if let Some(heading) = heading {
-            let (claim, heading) = (claim_of(&vm.spec), heading.entry(c.to).or_default());
+            if heading.moving >= limits::MOVES_AT_ONCE
+                || vm.spec.scheduling.group.is_some_and(|group| heading.groups.contains(&group))
+            {
+                return Err(wrong_state(format!(
+                    "VM `{}` is to move once those under way have arrived",
+                    vm.name
+                )));
+            }
             let mut taken = to.allocated.clone();
-            taken.add(heading);
+            taken.add(heading.claims.entry(c.to).or_default());
+            let claim = claim_of(&vm.spec);
             feasible(self.state, to, &vm)
                 .and_then(|()| capacity(to, &taken, &claim).map_err(|refusal| ("Capacity", refusal)))
                 .map_err(|(by, message)| Reason::Infeasible { by: by.to_owned(), message })?;
-            heading.add(&claim);
+            heading.add(&vm, c.to);
+            heading.moving += 1;
         }
         let reason = format!("rebalance: moves to {}", to.name);
         vm.recovery.vacate = Some(Vacate { since: self.at, reason: reason.clone(), stop, to: Some(c.to) });
