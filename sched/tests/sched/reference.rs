@@ -214,14 +214,12 @@ impl<'a> Plain<'a> {
                 if policy.restrict_isolated_hosts_to_isolated_images { image == node } else { !image || node }
             }
             "NumInstances" => {
-                let least = self.metadata(node, "max_instances_per_host").into_iter().next();
-                let most = least.map_or(self.state.scheduler.max_instances_per_host as usize, |_| 1);
-                here.len() < most
+                let least = self.least(node, "max_instances_per_host");
+                here.len() < least.unwrap_or(self.state.scheduler.max_instances_per_host) as usize
             }
             "IoOps" => {
-                let least = self.metadata(node, "max_io_ops_per_host").into_iter().next();
-                let most = least.map_or(i128::from(self.state.scheduler.max_io_ops_per_host), |_| 2);
-                self.builds(node) < most
+                let least = self.least(node, "max_io_ops_per_host");
+                self.builds(node) < i128::from(least.unwrap_or(self.state.scheduler.max_io_ops_per_host))
             }
             // All nodes of these clusters are at 127.0.0.1.
             "SimpleCidrAffinity" => wish.near.as_deref().is_none_or(|near| near == "127.0.0.0/8"),
@@ -230,6 +228,12 @@ impl<'a> Plain<'a> {
             "Reserved" => self.is_left_over(vm, node),
             other => panic!("the reference does not know {other}"),
         }
+    }
+
+    /// The least number of the node's aggregates; none if one of them is no number.
+    fn least(&self, node: &Node, key: &str) -> Option<u32> {
+        let numbers: Result<Vec<u32>, _> = self.metadata(node, key).into_iter().map(str::parse).collect();
+        numbers.ok()?.into_iter().min()
     }
 
     fn builds(&self, node: &Node) -> i128 {
