@@ -22,7 +22,8 @@ async fn a_dedicated_cpu_and_a_device_are_one_vms_and_the_next_is_told() {
     daemon.kill();
     let config = daemon.data_dir().join("holmd.toml");
     let mut text = std::fs::read_to_string(&config).unwrap();
-    text += &format!("\n[cpu]\ndedicated = \"0,8000\"\n\n[[pci]]\nalias = \"card\"\naddress = \"{address}\"\n");
+    text +=
+        &format!("\n[cpu]\ndedicated = \"0,8000\"\n\n[[pci]]\nalias = \"card\"\naddress = \"{address}\"\n");
     std::fs::write(&config, text).unwrap();
     let daemon = daemon.again().await;
     let node = daemon
