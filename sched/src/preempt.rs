@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::host::Host;
 use crate::policy::Policy;
+use crate::queue;
 use crate::request::{Request, same_shape};
 use crate::shape::draw;
 
@@ -77,7 +78,10 @@ fn best(
     if fits_withheld || offered.iter().chain(withheld).any(fits_soon) {
         return None;
     }
-    let evictions = offered.iter().filter_map(|host| on_host(state, policy, request, host));
+    // A host is kept for one at a time: of what leaves one that is kept for somebody ahead, others would take the room.
+    let may_have =
+        |host: &&&Host<'_>| host.kept().is_none_or(|kept| queue::rank(request.vm) <= queue::rank(kept.vm));
+    let evictions = offered.iter().filter(may_have).filter_map(|host| on_host(state, policy, request, host));
     evictions.min_by_key(|(rank, _)| *rank).map(|(_, eviction)| eviction)
 }
 

@@ -149,16 +149,18 @@ fn aggregates(cluster: &mut Cluster, dice: &mut Dice, hosts: u64) {
     let some = |dice: &mut Dice| (1..=hosts).filter(|_| dice.once_in(2)).collect::<Vec<u64>>();
     let bow = some(dice);
     cluster.aggregate(1, &bow, &[("availability_zone", "bow")]);
-    let metadata: [&[(&str, &str)]; 7] = [
+    let metadata: [&[(&str, &str)]; 9] = [
         &[("ssd", "true"), ("ram_weight_multiplier", "-2.5")],
         &[("filter_tenant_id", "default")],
         &[("filter_tenant_id", "others")],
         &[("filter_tenant_id", "others"), ("filter_tenant_id2", "default")],
         &[("max_instances_per_host", "1"), ("max_io_ops_per_host", "2")],
+        &[("max_instances_per_host", "3"), ("max_io_ops_per_host", "1")],
+        &[("max_instances_per_host", "10"), ("max_io_ops_per_host", "few")],
         &[("os_distro", "debian, fedora"), ("cpu_weight_multiplier", "0.5")],
         &[("load_weight_multiplier", "3"), ("ram_weight_multiplier", "much")],
     ];
-    for n in 2..4 {
+    for n in 2..5 {
         let nodes = some(dice);
         cluster.aggregate_of_old(n, &nodes, dice.pick(&metadata));
     }
