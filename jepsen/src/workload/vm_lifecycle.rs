@@ -94,12 +94,15 @@ pub async fn client(
         log,
         seen: 0,
         made: 0,
+        replayed: false,
         live: Vec::new(),
         gone: Vec::new(),
     };
     while !stop.is_cancelled() {
         think(&mut rng, THINK_MS).await;
-        match rng.random_range(0..10) {
+        // However short the run, what is created first is asked for again.
+        let is_due = !client.replayed && client.live.iter().any(|owned| owned.id.is_some());
+        match if is_due { 0 } else { rng.random_range(0..10) } {
             0 => client.replay(&mut rng).await,
             1..=3 => client.read(&mut rng).await,
             _ if client.live.is_empty() => client.create(&mut rng).await,
@@ -118,6 +121,7 @@ struct Client {
     /// The latest revision an answer named.
     seen: u64,
     made: u64,
+    replayed: bool,
     live: Vec<Owned>,
     /// VMs whose create was acknowledged and whose delete was asked for.
     gone: Vec<Owned>,
@@ -160,11 +164,14 @@ impl Client {
     async fn replay(&mut self, rng: &mut StdRng) {
         let Some(owned) = self.any(rng).filter(|owned| owned.id.is_some()) else { return };
         let (call, seen) = (Call::Replay { name: owned.name.clone() }, owned.seen);
+        self.replayed = true;
         self.attempt(&call, seen, rng).await;
     }
 
     fn any(&self, rng: &mut StdRng) -> Option<&Owned> {
-        if rng.random_bool(0.5) { self.live.choose(rng) } else { self.gone.choose(rng) }
+        let (first, second) =
+            if rng.random_bool(0.5) { (&self.live, &self.gone) } else { (&self.gone, &self.live) };
+        first.choose(rng).or_else(|| second.choose(rng))
     }
 
     /// Tries again under the same key while the outcome is unknown or nobody took the request.
