@@ -1,5 +1,6 @@
 //! What the parts of one running member share, and the questions they all ask of it.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -111,20 +112,19 @@ impl Core {
     pub(crate) async fn while_leader<T>(&self, leader: NodeId, work: impl Future<Output = T>) -> Option<T> {
         const GRACE: Duration = Duration::from_millis(200);
         let mut status = self.status.subscribe();
-        let replaced = async {
-            let another = |now: Option<NodeId>| now.is_some_and(|now| now != leader);
-            loop {
-                let _ = status.wait_for(|status| another(status.leader)).await;
-                tokio::time::sleep(GRACE).await;
-                // The status may be a moment behind.
-                if another(self.leader()) {
-                    return;
-                }
+        let another = |now: Option<NodeId>| now.is_some_and(|now| now != leader);
+        let mut work = pin!(work);
+        loop {
+            tokio::select! {
+                done = &mut work => return Some(done),
+                _ = status.wait_for(|status| another(status.leader)) => {}
             }
-        };
-        tokio::select! {
-            done = work => Some(done),
-            () = replaced => None,
+            match tokio::time::timeout(GRACE, &mut work).await {
+                Ok(done) => return Some(done),
+                Err(_) if another(self.leader()) => return None,
+                // The status was a moment behind.
+                Err(_) => {}
+            }
         }
     }
 

@@ -8,6 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 use super::netns::call;
@@ -188,11 +189,17 @@ impl Disk {
     /// # Errors
     /// When something keeps it busy.
     pub fn unmount(&mut self) -> Result<()> {
-        umount2(&self.mount_point, MntFlags::empty()).context("cannot unmount; a file is still open")?;
+        let began = Instant::now();
+        // A child that another thread has just forked holds copies of our descriptors until it begins.
+        while let Err(error) = umount2(&self.mount_point, MntFlags::empty()) {
+            if error != Errno::EBUSY || began.elapsed() > RELEASE_LIMIT {
+                return Err(error).context("cannot unmount; a file is still open");
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
         self.mounted = false;
         let device = self.device.as_ref().and_then(|device| device.file_name()).context("no device")?;
         let alive = Path::new("/proc/fs/ext4").join(device);
-        let began = Instant::now();
         while alive.exists() {
             if began.elapsed() > RELEASE_LIMIT {
                 return self.move_away();

@@ -43,6 +43,15 @@ async fn make_things_to_boot(daemon: &Daemon) {
     daemon.send(Method::POST, "/v1/images?name=guest&kind=kernel", &[], kernel.into()).await.expect(201);
 }
 
+/// A daemon whose VMs have a disk of their own, and that disk.
+async fn with_a_disk_for_vms() -> (Daemon, Disk) {
+    disk::enter_namespace();
+    let mut vms = None;
+    let daemon = Daemon::first_on(|dir| vms = Some(Disk::new(&dir.join("vms"), 256))).await;
+    make_things_to_boot(&daemon).await;
+    (daemon, vms.expect("it was mounted"))
+}
+
 fn vm(name: &str) -> serde_json::Value {
     json!({"name": name, "flavor": "tiny", "image": "guest", "on_no_host": "fail"})
 }
@@ -52,11 +61,7 @@ async fn a_disk_of_vms_that_hangs_or_is_read_only_is_told_and_takes_no_vm() {
     if disk::skipped("a_disk_of_vms_that_hangs_or_is_read_only_is_told_and_takes_no_vm") {
         return;
     }
-    disk::enter_namespace();
-    let mut vms = None;
-    let daemon = Daemon::first_on(|dir| vms = Some(Disk::new(&dir.join("vms"), 256))).await;
-    let mut vms = vms.expect("it was mounted");
-    make_things_to_boot(&daemon).await;
+    let (daemon, mut vms) = with_a_disk_for_vms().await;
     assert_takes_vms(&daemon, "first").await;
 
     vms.freeze();
@@ -80,11 +85,7 @@ async fn vms_that_cannot_be_removed_from_a_disk_that_hangs_hold_up_nothing_else(
     if disk::skipped("vms_that_cannot_be_removed_from_a_disk_that_hangs_hold_up_nothing_else") {
         return;
     }
-    disk::enter_namespace();
-    let mut vms = None;
-    let daemon = Daemon::first_on(|dir| vms = Some(Disk::new(&dir.join("vms"), 256))).await;
-    let mut vms = vms.expect("it was mounted");
-    make_things_to_boot(&daemon).await;
+    let (daemon, mut vms) = with_a_disk_for_vms().await;
     for n in 0..many() {
         assert_takes_vms(&daemon, &format!("vm{n}")).await;
     }

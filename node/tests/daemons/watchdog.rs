@@ -45,6 +45,18 @@ impl Drop for Process {
     }
 }
 
+/// A lease that lasts, and a VMM that depends on it.
+fn armed(dir: &Path) -> (LeaseFile, Process) {
+    let file = LeaseFile::open_or_create(&dir.join("lease")).expect("lease file");
+    file.grant(LeaseId(1), LATER).expect("granted");
+    let vmm = Process::vmm();
+    std::fs::create_dir(dir.join("vm")).expect("directory");
+    let lease = Lease { file: file.path().to_owned(), id: LeaseId(1) };
+    let record = ArmedRecord::new(host::boot_id().expect("boot id"), lease, vmm.id(), vmm.id());
+    record.write(&dir.join("vm")).expect("written");
+    (file, vmm)
+}
+
 fn said(dir: &Path) -> Vec<u8> {
     std::fs::read(dir.join("device")).expect("device")
 }
@@ -74,13 +86,7 @@ fn it_starves_the_device_while_a_vmm_outlives_its_lease_and_turns_it_off_when_no
     let watchdog = Process::watchdog(dir);
     assert_is_fed(dir);
 
-    let file = LeaseFile::open_or_create(&dir.join("lease")).expect("lease file");
-    file.grant(LeaseId(1), LATER).expect("granted");
-    let vmm = Process::vmm();
-    std::fs::create_dir(dir.join("vm")).expect("directory");
-    let lease = Lease { file: file.path().to_owned(), id: LeaseId(1) };
-    let record = ArmedRecord::new(host::boot_id().expect("boot id"), lease, vmm.id(), vmm.id());
-    record.write(&dir.join("vm")).expect("written");
+    let (file, vmm) = armed(dir);
     assert_is_fed(dir);
 
     file.end();
@@ -96,13 +102,7 @@ fn it_leaves_the_device_on_where_a_vm_depends_on_a_lease() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let dir = dir.path();
     std::fs::write(dir.join("device"), "").expect("device");
-    let file = LeaseFile::open_or_create(&dir.join("lease")).expect("lease file");
-    file.grant(LeaseId(1), LATER).expect("granted");
-    let vmm = Process::vmm();
-    std::fs::create_dir(dir.join("vm")).expect("directory");
-    let lease = Lease { file: file.path().to_owned(), id: LeaseId(1) };
-    let record = ArmedRecord::new(host::boot_id().expect("boot id"), lease, vmm.id(), vmm.id());
-    record.write(&dir.join("vm")).expect("written");
+    let _armed = armed(dir);
     let watchdog = Process::watchdog(dir);
     assert_is_fed(dir);
     assert!(watchdog.terminate());

@@ -6,13 +6,17 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 use tempfile::TempDir;
 
 const BYTES: u64 = 1 << 30;
+/// For an unmount.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 nix::ioctl_write_ptr_bad!(ext4_shutdown, 0x8004_587d, u32);
 /// Cuts at once, without even writing the journal.
@@ -58,8 +62,15 @@ impl Image {
         File::create(probe).and_then(|file| file.sync_all()).context("the file system is still cut off")
     }
 
+    /// Waits for copies of descriptors in children that tests beside this one have forked and that have not begun yet.
     pub fn unmount(&mut self) -> Result<()> {
-        umount2(&self.mount_point(), MntFlags::empty()).context("cannot unmount; a file is still open")?;
+        let deadline = Instant::now() + PATIENCE;
+        while let Err(error) = umount2(&self.mount_point(), MntFlags::empty()) {
+            if error != Errno::EBUSY || Instant::now() >= deadline {
+                return Err(error).context("cannot unmount; a file is still open");
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
         self.mounted = false;
         Ok(())
     }

@@ -114,7 +114,7 @@ impl Cluster {
         let metadata = strings(&[("ssd", "true"), ("filter_tenant_id", "default"), ("os_distro", "debian")]);
         let ids: Vec<AggregateId> = self.state.aggregates.keys().copied().collect();
         for id in ids {
-            let aggregate = self.state.aggregates.get_mut(&id).expect("it exists");
+            let aggregate = self.state.aggregates.get_mut(&id).expect("the cluster was made with it");
             aggregate.metadata.extend(metadata.clone());
         }
         let (near, far) = (random_id(2_000_000), random_id(2_000_001));
@@ -159,7 +159,7 @@ impl Cluster {
                     2..=4 => Parts { cpus: Vec::new(), devices: [address(at as u32)].into() },
                     _ => Parts::default(),
                 };
-                let mut record = self.state.nodes.get_mut(&NodeId(n)).expect("it exists");
+                let mut record = self.state.nodes.get_mut(&NodeId(n)).expect("the cluster was made with it");
                 let offer = record.offer().clone();
                 record.room.parts.take(&parts, &offer);
                 let (node, epoch, resources) = (NodeId(n), Epoch(Revision(1)), Resources::default());
@@ -172,7 +172,7 @@ impl Cluster {
 
     fn each_node(&mut self, change: impl Fn(u64, &mut Node)) {
         for n in 1..=self.hosts {
-            change(n, &mut self.state.nodes.get_mut(&NodeId(n)).expect("it exists"));
+            change(n, &mut self.state.nodes.get_mut(&NodeId(n)).expect("the cluster was made with it"));
         }
     }
 }

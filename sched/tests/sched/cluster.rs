@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use holm_model::command::{
     AddNode, BeginLeadership, CreateAggregate, CreateFlavor, CreateGroup, CreateImage, CreateVm, DeleteVm,
-    InitCluster, ReleaseCause, Released, ReportNode, ReportVms, SetNodeEnabled, SetNodeUp,
+    FenceNode, InitCluster, ReleaseCause, Released, ReportNode, ReportVms, SetNodeEnabled, SetNodeUp,
     SetSchedulerPolicy, UpdateNode, VmReport,
 };
 use holm_model::event::Since;
@@ -16,7 +16,7 @@ use holm_model::node::{HypervisorFacts, HypervisorKind, NodeReport};
 use holm_model::policy::SchedulerPolicy;
 use holm_model::reply::Done;
 use holm_model::scheduling::Scheduling;
-use holm_model::vm::{ObservedState, OnNoHost, Vm};
+use holm_model::vm::{Availability, DiskLoss, ObservedState, OnNoHost, Vm};
 use holm_model::{
     Actor, AggregateId, BootId, ClusterId, Command, Entry, FlavorId, GroupId, ImageId, Incarnation,
     Inventory, NodeId, Outcome, Proposal, Reply, ResourceClass, Revision, State, Timestamp, VmId, apply,
@@ -297,6 +297,19 @@ impl Cluster {
             let cause = ReleaseCause::Deleted;
             self.done(Command::Released(Released { node: claim.node, vm, epoch: claim.epoch, cause }));
         }
+    }
+
+    /// A failover VM that ran on a node that was fenced, and waits for another.
+    pub fn lost_its_node(&mut self, size: Size) -> VmId {
+        let vm = self.create(size, |vm| {
+            vm.availability = Availability::Failover;
+            vm.policies.disk_loss = DiskLoss::Recreate;
+        });
+        let node = NodeId(self.placed_on(vm).expect("there is room"));
+        self.run(vm);
+        let leadership = self.leadership();
+        self.done(Command::FenceNode(FenceNode { leadership, node }));
+        vm
     }
 
     /// The node of a placed VM gives it back.

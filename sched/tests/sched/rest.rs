@@ -9,7 +9,7 @@ use holm_model::command::{
 use holm_model::group::GroupPolicy;
 use holm_model::policy::{BUILD_TIMEOUT_S, RESERVE_AFTER_S};
 use holm_model::scheduling::Scheduling;
-use holm_model::vm::{Availability, DiskLoss, ObservedState, StopMode, WantPower};
+use holm_model::vm::{DiskLoss, ObservedState, StopMode, WantPower};
 use holm_model::{NodeId, Timestamp, VmId};
 use holm_sched::controllers::{Placement, RETRY_PAUSE_MS};
 use holm_sched::{Controller, Facts, Rest};
@@ -103,15 +103,8 @@ fn the_moment_to_try_again_wakes_it() {
     let mut cluster = Cluster::of(&[TINY; 3]);
     cluster.cordon(3, "test");
     cluster.policy(|policy| policy.reserve_after_s = 0);
-    let vm = cluster.create(SMALL_VM, |vm| {
-        vm.availability = Availability::Failover;
-        vm.policies.disk_loss = DiskLoss::Recreate;
-    });
-    let node = NodeId(cluster.placed_on(vm).expect("there is room"));
-    cluster.run(vm);
-    let leadership = cluster.leadership();
-    cluster.done(Command::FenceNode(FenceNode { leadership, node }));
-    assert!(cluster.placed_on(vm).is_some_and(|other| other != node.0));
+    let vm = cluster.lost_its_node(SMALL_VM);
+    assert!(cluster.placed_on(vm).is_some(), "another node has room");
     cluster.fail_build(vm, "no such image");
     let facts = Facts { now: cluster.now, ..Facts::default() };
     let rest = come_to_rest(&mut cluster, &facts).expect("it rests");

@@ -1,8 +1,7 @@
 //! VMs that lost their node and fail to build on the nodes left: they are tried again, and not without end.
 
-use holm_model::command::{Command, FenceNode};
-use holm_model::vm::{Availability, DiskLoss, VmStatus, WantPower};
-use holm_model::{NodeId, Reply, Timestamp, VmId, invariant};
+use holm_model::vm::{VmStatus, WantPower};
+use holm_model::{Reply, Timestamp, VmId, invariant};
 use holm_sched::controllers::{Placement, RETRY_DOUBLINGS, RETRY_PAUSE_MS};
 use holm_sched::{Controller, Facts};
 
@@ -11,14 +10,7 @@ use crate::cluster::{Cluster, MEDIUM, SMALL_VM};
 /// One that ran on a node of five that was fenced, and failed to build on all others.
 fn failed_everywhere() -> (Cluster, VmId) {
     let mut cluster = Cluster::of(&[MEDIUM; 5]);
-    let vm = cluster.create(SMALL_VM, |vm| {
-        vm.availability = Availability::Failover;
-        vm.policies.disk_loss = DiskLoss::Recreate;
-    });
-    let node = NodeId(cluster.placed_on(vm).expect("there is room"));
-    cluster.run(vm);
-    let leadership = cluster.leadership();
-    cluster.done(Command::FenceNode(FenceNode { leadership, node }));
+    let vm = cluster.lost_its_node(SMALL_VM);
     fail_everywhere(&mut cluster, vm);
     (cluster, vm)
 }
