@@ -18,6 +18,7 @@ mod test;
 mod vm_lifecycle;
 mod wiped;
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -186,10 +187,18 @@ async fn gather(test: Test, context: &mut Running) -> Result<serde_json::Value> 
 }
 
 fn make_store(below: &Path, test: &str) -> Result<PathBuf> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-    let store = below.join(test).join(now.to_string());
-    std::fs::create_dir_all(&store).with_context(|| format!("cannot make {}", store.display()))?;
-    Ok(store.canonicalize()?)
+    let below = below.join(test);
+    std::fs::create_dir_all(&below).with_context(|| format!("cannot make {}", below.display()))?;
+    let mut at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+    loop {
+        let store = below.join(at.to_string());
+        match std::fs::create_dir(&store) {
+            Ok(()) => return Ok(store.canonicalize()?),
+            // Another run began in the same millisecond.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => at += 1,
+            Err(error) => return Err(error).with_context(|| format!("cannot make {}", store.display())),
+        }
+    }
 }
 
 /// Faults a test is specified with, where no other trouble is asked for.

@@ -1,8 +1,6 @@
 //! A cluster that forms while power fails: whatever `holmd init` and `holmd join` said is done stays done.
 //! `HOLM_JEPSEN_ROUNDS` makes it more rounds, `HOLM_JEPSEN_SEED` repeats one.
 
-mod isolation;
-
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -10,6 +8,8 @@ use holm_jepsen::harness::{Cluster, Setup};
 use holm_jepsen::seed;
 use rand::Rng;
 use rand::rngs::StdRng;
+
+use crate::isolation;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_forms_while_the_power_of_its_nodes_fails() -> Result<()> {

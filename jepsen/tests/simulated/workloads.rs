@@ -1,11 +1,11 @@
 //! The workloads that are not about VMs alone, a few faults of each: registers and lists must be linearizable and
 //! serializable, quota and capacity hold. `holm-jepsen matrix --profile ci` runs the others.
 
-mod isolation;
-mod rounds;
-
 use holm_jepsen::nemesis::Nemesis;
 use holm_jepsen::run::Test;
+
+use crate::isolation;
+use crate::rounds;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn registers_are_linearizable_while_leaders_restart() {

@@ -1,8 +1,6 @@
 //! Nodes with networks and disks of their own: one short run, and cases that such runs brought to light.
 //! `holm-jepsen matrix` runs the workloads under each kind of fault.
 
-mod isolation;
-
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -12,6 +10,8 @@ use holm_jepsen::harness::{Cluster, Setup, wait_for};
 use holm_jepsen::nemesis::Nemesis;
 use holm_jepsen::run::Test;
 use serde_json::json;
+
+use crate::isolation;
 
 const LIMIT: Duration = Duration::from_secs(40);
 
