@@ -1,7 +1,5 @@
 //! Heartbeats and grants between real members (FENCING.md, rules 5 to 8).
 
-mod support;
-
 use std::time::{Duration, Instant};
 
 use holm_model::cluster_policy::{LEASE_TTL_MS_MIN, MARGIN_MS_MIN};
@@ -9,8 +7,9 @@ use holm_model::command::{FenceNode, SetClusterPolicy};
 use holm_model::{BootId, Command};
 use holm_raft::leases::{Grant, Heartbeat, HeartbeatAnswer};
 use holm_raft::{Handle, faults};
-use support::{Cluster, PATIENCE, done, eventually, flavor, id, keyed, quick};
 use uuid::Uuid;
+
+use crate::support::{Cluster, PATIENCE, done, eventually, flavor, id, keyed, quick};
 
 const TIMEOUT: Duration = Duration::from_secs(3);
 

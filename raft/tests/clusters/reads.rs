@@ -1,15 +1,14 @@
 //! Linearizable reads, through every node, while leaders are lost and come back at once: never older than a
 //! write that was acknowledged before the read began.
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use holm_raft::{Handle, faults};
-use support::{Cluster, PATIENCE, flavor, keyed, quick};
 use tokio::task::JoinSet;
+
+use crate::support::{self, Cluster, PATIENCE, flavor, keyed, quick};
 
 const RESTARTS: usize = 8;
 const TRY: Duration = Duration::from_secs(10);

@@ -1,12 +1,11 @@
 //! Snapshots: a node that was away too long, or is new, gets one, in chunks; and a damaged one is refused.
 
-mod support;
-
 use std::sync::Arc;
 
 use futures::future::join_all;
 use holm_raft::Timing;
-use support::{Cluster, PATIENCE, done, eventually, flavor, keyed, quick};
+
+use crate::support::{Cluster, PATIENCE, done, eventually, flavor, keyed, quick};
 
 /// A state of more than 9 MiB takes more than one frame and several chunks.
 const FLAVORS: usize = 600;

@@ -1,11 +1,10 @@
 //! States of the past are made again from snapshot and log: the very same, also after a restart, until the log of then
 //! is gone.
 
-mod support;
-
 use holm_model::State;
 use holm_raft::{HistoryError, Timing};
-use support::{Cluster, PATIENCE, done, eventually, flavor, keyed, quick};
+
+use crate::support::{Cluster, PATIENCE, done, eventually, flavor, keyed, quick};
 
 async fn write(cluster: &Cluster, name: &str) -> State {
     let node = cluster.node(0);

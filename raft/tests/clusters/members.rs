@@ -1,12 +1,13 @@
 //! Membership follows the replicated state: nodes come, become voters, move to another address, and go.
 
-mod support;
-
 use std::time::Duration;
 
 use holm_model::command::RemoveNode;
 use holm_model::{Command, NodeId};
-use support::{Cluster, PATIENCE, done, eventually, flavor, free_addr, has_flavor, id, keyed, quick, report};
+
+use crate::support::{
+    Cluster, PATIENCE, done, eventually, flavor, free_addr, has_flavor, id, keyed, quick, report,
+};
 
 fn removal(node: NodeId) -> Command {
     Command::RemoveNode(RemoveNode { node, confirm_node_off: false })

@@ -1,11 +1,9 @@
 //! Three real members in one process: writes through any of them, a leader that goes, nodes that come back.
 
-mod support;
-
 use std::path::Path;
 use std::time::Duration;
 
-use support::{Cluster, PATIENCE, done, eventually, flavor, has_flavor, keyed, quick};
+use crate::support::{self, Cluster, PATIENCE, done, eventually, flavor, has_flavor, keyed, quick};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_write_through_any_node_is_seen_there_at_once_and_everywhere_soon() {
