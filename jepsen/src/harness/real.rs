@@ -3,6 +3,7 @@
 
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use super::cluster::Cluster;
 use super::process::{self, Process};
@@ -45,11 +46,15 @@ pub fn vmm_program() -> Option<PathBuf> {
 /// # Errors
 /// When the script cannot be written.
 pub fn path_with_stand_in(dir: &Path, script: &str) -> std::io::Result<String> {
-    use std::os::unix::fs::PermissionsExt;
     std::fs::create_dir_all(dir)?;
-    let file = dir.join(VMM);
-    std::fs::write(&file, script)?;
-    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755))?;
+    let (draft, file) = (dir.join("draft"), dir.join(VMM));
+    std::fs::write(&draft, script)?;
+    // A descriptor that is open for writing here is copied into what others fork meanwhile, and until that begins the
+    // script is busy.
+    let installed = Command::new("install").args(["-m", "755"]).arg(draft).arg(file).status()?;
+    if !installed.success() {
+        return Err(std::io::Error::other("`install` failed"));
+    }
     Ok(format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", dir.display()))
 }
 

@@ -313,9 +313,12 @@ mod tests {
     use super::*;
 
     fn program(dir: &Path) -> PathBuf {
-        let path = dir.join("vmm");
-        std::fs::write(&path, "#!/bin/sh\necho cloud-hypervisor v53.0.0\n").expect("written");
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("mode");
+        let (draft, path) = (dir.join("draft"), dir.join("vmm"));
+        std::fs::write(&draft, "#!/bin/sh\necho cloud-hypervisor v53.0.0\n").expect("written");
+        // Not open for writing here, where others fork: a program that is, is busy.
+        let installed =
+            std::process::Command::new("install").args(["-m", "755"]).arg(draft).arg(&path).status();
+        assert!(installed.expect("`install` runs").success());
         path
     }
 

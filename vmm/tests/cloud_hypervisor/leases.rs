@@ -1,7 +1,7 @@
 //! A VM with a lease ends with it, by its shim's doing alone: nothing here asks the driver for it, and what
 //! counts is when the kernel says that the process was gone.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use holm_model::vm::StopMode;
 use holm_vmm::hypervisor::{Error, ExitCause, InstanceState, Observation, StartSpec};
@@ -26,6 +26,26 @@ fn from_now(ns: u64) -> u64 {
 impl Rig {
     fn lease_file(&self) -> LeaseFile {
         LeaseFile::open_or_create(&self.path().join("lease")).expect("lease file")
+    }
+
+    /// Starts `specs` at once under lease 1, renewed for `ttl` until all run, however long that takes; answers its end.
+    async fn start_renewing(&self, file: &LeaseFile, ttl: u64, specs: &[StartSpec]) -> u64 {
+        let starts = futures::future::join_all(specs.iter().map(|spec| self.driver.start(spec.clone())));
+        tokio::pin!(starts);
+        let mut renew = tokio::time::interval(Duration::from_millis(200));
+        let mut deadline = from_now(ttl);
+        file.grant(LeaseId(1), deadline).expect("granted");
+        let started = loop {
+            tokio::select! {
+                started = &mut starts => break started,
+                _ = renew.tick() => {
+                    deadline = from_now(ttl);
+                    file.grant(LeaseId(1), deadline).expect("renewed");
+                }
+            }
+        };
+        assert!(started.iter().all(Result::is_ok), "{started:?}");
+        deadline
     }
 
     fn lease(&self, id: u64) -> Lease {
@@ -130,11 +150,18 @@ async fn a_pinned_vm_does_not_care_about_leases_and_its_shim_sleeps() {
         rig.until_memory_is_locked(spec.vm).await;
     }
     let wakes = |spec: &StartSpec| context_switches(rig.processes(spec.vm).0);
-    let before = [wakes(&pinned), wakes(&leased)];
-    tokio::time::sleep(Duration::from_secs(3)).await;
-    let woken = [wakes(&pinned) - before[0], wakes(&leased) - before[1]];
-    println!("wakes in 3 s: a pinned VM's shim {}, one with a lease {}", woken[0], woken[1]);
-    assert!(woken[0] <= 1 && woken[1] <= 5, "{woken:?}");
+    let begun = Instant::now();
+    loop {
+        let before = [wakes(&pinned), wakes(&leased)];
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        let woken = [wakes(&pinned) - before[0], wakes(&leased) - before[1]];
+        println!("wakes in 3 s: a pinned VM's shim {}, one with a lease {}", woken[0], woken[1]);
+        if woken[0] <= 1 && woken[1] <= 5 {
+            break;
+        }
+        // What it did just before is not over at once where other tests have the CPUs.
+        assert!(begun.elapsed() < PATIENCE, "{woken:?}");
+    }
 
     file.end();
     rig.until(leased.vm, |state| *state == InstanceState::Ended(ExitCause::LeaseEnded)).await;
@@ -369,14 +396,14 @@ async fn a_disk_that_hangs_does_not_hold_up_the_kill_and_how_it_ended_is_told_on
         return;
     }
     let file = rig.lease_file();
-    let deadline = from_now(3 * SECOND);
-    file.grant(LeaseId(1), deadline).expect("granted");
     // It prints all the time, so the log is written to all the time, and one that echoes.
     let flood = StartSpec { boot: rig.spec(Variant::Flood).boot, ..rig.leased_spec(1) };
     let quiet = rig.leased_spec(1);
-    for spec in [&flood, &quiet] {
-        rig.driver.start(spec.clone()).await.expect("started");
-    }
+    let ttl = 3 * SECOND;
+    rig.start_renewing(&file, ttl, &[flood.clone(), quiet.clone()]).await;
+    // The file of the lease is on another disk, so it is renewed up to the moment at which this one hangs.
+    let deadline = from_now(ttl);
+    file.grant(LeaseId(1), deadline).expect("renewed");
     let deaths = [&flood, &quiet].map(|spec| Death::of(rig.processes(spec.vm).1));
     let thaw = rig.freeze_disk();
     assert!(host::boottime_ns() < deadline, "frozen in time");
@@ -402,22 +429,8 @@ async fn all_vms_of_a_node_are_gone_with_its_lease_at_the_same_moment() {
     let Some(rig) = Rig::real("twenty VMs lose their lease").await else { return };
     let file = rig.lease_file();
     let ttl = 3 * SECOND;
-    file.grant(LeaseId(1), from_now(ttl)).expect("granted");
     let specs: Vec<_> = (0..20).map(|_| rig.leased_spec(1)).collect();
-    let starts = futures::future::join_all(specs.iter().map(|spec| rig.driver.start(spec.clone())));
-    tokio::pin!(starts);
-    let mut renew = tokio::time::interval(Duration::from_millis(200));
-    let mut deadline = 0;
-    let started = loop {
-        tokio::select! {
-            started = &mut starts => break started,
-            _ = renew.tick() => {
-                deadline = from_now(ttl);
-                file.grant(LeaseId(1), deadline).expect("renewed");
-            }
-        }
-    };
-    assert!(started.iter().all(Result::is_ok), "{started:?}");
+    let deadline = rig.start_renewing(&file, ttl, &specs).await;
     let deaths: Vec<_> = specs.iter().map(|spec| Death::of(rig.processes(spec.vm).1)).collect();
     let died = futures::future::join_all(deaths.into_iter().map(Death::seen)).await;
     let mut late: Vec<_> =

@@ -282,12 +282,12 @@ fn command(name: &str, args: &[&std::ffi::OsStr]) -> Result<(), String> {
     }
 }
 
-/// Writes an executable script.
+/// Writes an executable script. By another process: a descriptor that is open for writing here is copied into what other
+/// tests fork meanwhile, and until that begins the script is busy.
 pub fn script(dir: &Path, name: &str, text: &str) -> PathBuf {
-    use std::os::unix::fs::PermissionsExt;
-    let path = dir.join(name);
-    std::fs::write(&path, text).expect("script");
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("mode");
+    let (draft, path) = (dir.join(format!("{name}.draft")), dir.join(name));
+    std::fs::write(&draft, text).expect("script");
+    command("install", &["-m".as_ref(), "755".as_ref(), draft.as_ref(), path.as_ref()]).expect("installed");
     path
 }
 
