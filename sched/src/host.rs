@@ -1,9 +1,8 @@
 //! One host as a decision sees it: its record, what else the state says about it, and the claims of the
 //! batch so far on top.
 
-use std::ops::Bound;
+use std::rc::Rc;
 
-use holm_model::aggregate::{Aggregate, DEFAULT_ZONE};
 use holm_model::digest::{Digest, Free, FreeParts};
 use holm_model::feasible;
 use holm_model::node::Node;
@@ -11,32 +10,31 @@ use holm_model::room::PartsRoom;
 use holm_model::vm::{Vm, VmStatus};
 use holm_model::{NodeId, ResourceClass, Resources, State};
 
+use crate::places::{self, Place};
 use crate::queue;
 use crate::reserve::Kept;
 
-/// A host and its load. Small, since every decision makes one of every node; what only few need is boxed.
+/// A host and its load. Less than a cache line, since every decision makes one of every node: what the state has is
+/// read where it is, what hosts share is shared, and what only few have is boxed.
 #[derive(Clone, Debug)]
 pub struct Host<'a> {
     /// Its record. What is asked of every host is in the digest: records of many nodes do not fit into the processor's
     /// caches.
     pub node: &'a Node,
     id: NodeId,
-    /// What the record says, with the claims of the batch so far.
-    pub digest: Digest,
+    recorded: &'a Digest,
+    /// Where it is.
+    pub place: Rc<Place<'a>>,
     /// VMs that are being built here: Nova's I/O operations.
     pub building: u32,
-    /// None if no aggregate gives one.
-    zone: Option<&'a str>,
-    /// Most hosts are in one aggregate at most.
-    first_aggregate: Option<&'a Aggregate>,
     rare: Option<Box<Rare<'a>>>,
 }
 
 /// What few hosts have.
 #[derive(Clone, Debug, Default)]
 struct Rare<'a> {
-    /// The aggregates it is in beside the first, by id.
-    more_aggregates: Vec<&'a Aggregate>,
+    /// Where it is not the record's.
+    digest: Option<Digest>,
     /// Sum of the claims, where it is not the record's.
     claimed: Option<Resources>,
     /// Parts of it that VMs hold, where they are not the record's.
@@ -73,7 +71,7 @@ impl Wanted {
     /// Whether `host` has so much free; none where numbers alone cannot tell. The rule itself is
     /// `holm_model::feasible::has_capacity`, and this its answer.
     pub fn fits(&self, host: &Host<'_>) -> Option<bool> {
-        let free = &host.digest.free;
+        let free = &host.digest().free;
         let within = |wanted: i64, free: i64| wanted == 0 || wanted <= free;
         (!free.in_units).then(|| {
             within(self.vcpus, free.vcpus)
@@ -96,53 +94,32 @@ fn clamp(amount: u64) -> i64 {
 impl<'a> Host<'a> {
     /// Every host of `state`, by id.
     pub fn all(state: &'a State) -> Vec<Self> {
-        let count = state.nodes.len();
-        let (mut ids, mut hosts) = (Vec::with_capacity(count), Vec::with_capacity(count));
-        for (id, digest, node) in state.nodes.digests() {
-            ids.push(id);
-            hosts.push(Self::bare(id, digest, node));
-        }
-        // Both sides ascend, so one walk over the ids finds every pair.
-        let mut at = 0;
-        for (node, _) in &state.building {
-            if advance(&ids, &mut at, *node) {
-                hosts[at].building += 1;
+        let ids: Vec<NodeId> = state.nodes.keys().copied().collect();
+        let places = places::of(state, &ids);
+        let mut building = state.building.iter().map(|(node, _)| *node).peekable();
+        let host = |((id, recorded, node), place): ((NodeId, &'a Digest, &'a Node), Rc<Place<'a>>)| {
+            // Both sides ascend, so one walk finds every pair.
+            while building.next_if(|node| *node < id).is_some() {}
+            let mut count = 0;
+            while building.next_if_eq(&id).is_some() {
+                count += 1;
             }
-        }
-        for aggregate in state.aggregates.values() {
-            at = 0;
-            let zone = aggregate.zone();
-            for node in &aggregate.nodes {
-                if advance(&ids, &mut at, *node) {
-                    hosts[at].join(aggregate, zone);
-                }
-            }
-        }
+            Self { node, id, recorded, place, building: count, rare: None }
+        };
+        let mut hosts: Vec<Self> = state.nodes.digests().zip(places).map(host).collect();
         keep(&mut hosts, state);
         hosts
     }
 
-    fn bare(id: NodeId, digest: &Digest, node: &'a Node) -> Self {
-        Self { node, id, digest: *digest, building: 0, zone: None, first_aggregate: None, rare: None }
+    /// What the record says, with the claims of the batch so far.
+    #[inline]
+    pub fn digest(&self) -> &Digest {
+        self.rare.as_ref().and_then(|rare| rare.digest.as_ref()).unwrap_or(self.recorded)
     }
 
-    /// Enters an aggregate, whose zone counts if none before gave one.
-    fn join(&mut self, aggregate: &'a Aggregate, zone: Option<&'a str>) {
-        self.zone = self.zone.or(zone);
-        match self.first_aggregate {
-            None => self.first_aggregate = Some(aggregate),
-            Some(_) => self.rare().more_aggregates.push(aggregate),
-        }
-    }
-
-    /// Its availability zone.
-    pub fn zone(&self) -> &'a str {
-        self.zone.unwrap_or(DEFAULT_ZONE)
-    }
-
-    fn aggregates(&self) -> impl Iterator<Item = &'a Aggregate> + Clone {
-        let more = self.rare.iter().flat_map(|rare| rare.more_aggregates.iter().copied());
-        self.first_aggregate.into_iter().chain(more)
+    fn digest_mut(&mut self) -> &mut Digest {
+        let recorded = self.recorded;
+        self.rare().digest.get_or_insert(*recorded)
     }
 
     pub fn id(&self) -> NodeId {
@@ -162,7 +139,7 @@ impl<'a> Host<'a> {
     /// A VM is placed here.
     pub fn claim(&mut self, resources: &Resources) {
         self.change_claimed(|claimed| claimed.add(resources));
-        self.digest.vms += 1;
+        self.digest_mut().vms += 1;
         self.building += 1;
         if let Some(kept) = self.kept_mut() {
             kept.add(resources);
@@ -191,7 +168,7 @@ impl<'a> Host<'a> {
             empty.change_parts(|room| *room = PartsRoom::empty(offer));
         }
         empty.rare().kept = None;
-        empty.digest.vms = 0;
+        empty.digest_mut().vms = 0;
         empty.building = 0;
         empty
     }
@@ -204,14 +181,16 @@ impl<'a> Host<'a> {
         let node = self.node;
         let claimed = self.rare().claimed.get_or_insert_with(|| node.allocated.clone());
         how(claimed);
-        self.digest.free = Free::of(&node.inventory, claimed);
+        let free = Free::of(&node.inventory, claimed);
+        self.digest_mut().free = free;
     }
 
     fn change_parts(&mut self, how: impl FnOnce(&mut PartsRoom)) {
         let node = self.node;
         let parts = self.rare().parts.get_or_insert_with(|| node.room.parts.clone());
         how(parts);
-        self.digest.parts = FreeParts::of(parts);
+        let free = FreeParts::of(parts);
+        self.digest_mut().parts = free;
     }
 
     /// What is kept of it for a VM that has long waited.
@@ -239,7 +218,8 @@ impl<'a> Host<'a> {
             let node = self.node;
             self.change_parts(|room| room.give_back(&claim.parts, node.offer()));
         }
-        self.digest.vms = self.digest.vms.saturating_sub(1);
+        let vms = &mut self.digest_mut().vms;
+        *vms = vms.saturating_sub(1);
         self.building = self.building.saturating_sub(u32::from(vm.status == VmStatus::Build));
     }
 
@@ -251,34 +231,8 @@ impl<'a> Host<'a> {
             let node = self.node;
             self.change_parts(|room| room.take(&claim.parts, node.offer()));
         }
-        self.digest.vms += 1;
+        self.digest_mut().vms += 1;
         self.building += u32::from(vm.status == VmStatus::Build);
-    }
-
-    /// Values of a metadata key over its aggregates, each split at commas as Nova does.
-    pub fn metadata(&self, key: &str) -> impl Iterator<Item = &'a str> + Clone {
-        self.raw_metadata(key).flat_map(|value| value.split(',')).map(str::trim)
-    }
-
-    /// The same of all keys that begin so.
-    pub fn metadata_of_keys(&self, beginning: &str) -> impl Iterator<Item = &'a str> + Clone {
-        let values = self.aggregates().flat_map(move |aggregate| {
-            let from = (Bound::Included(beginning), Bound::Unbounded);
-            let following = aggregate.metadata.range::<str, _>(from);
-            following.take_while(move |(key, _)| key.starts_with(beginning))
-        });
-        values.flat_map(|(_, value)| value.split(',')).map(str::trim)
-    }
-
-    /// The least number its aggregates give by this key; none where one of them is no number, as in Nova.
-    pub fn least(&self, key: &str) -> Option<u32> {
-        let numbers = self.raw_metadata(key).map(|value| value.trim().parse().ok());
-        numbers.reduce(|a: Option<u32>, b| a.zip(b).map(|(a, b)| a.min(b))).flatten()
-    }
-
-    /// Values of a metadata key over its aggregates as they stand.
-    pub fn raw_metadata(&self, key: &str) -> impl Iterator<Item = &'a str> + Clone {
-        self.aggregates().filter_map(move |aggregate| aggregate.metadata.get(key)).map(String::as_str)
     }
 }
 
@@ -292,12 +246,4 @@ fn keep<'a>(hosts: &mut [Host<'a>], state: &'a State) {
             hosts[at].rare().kept = Some(kept);
         }
     }
-}
-
-/// Goes on to where `node` is or would be, and says which.
-fn advance(ids: &[NodeId], at: &mut usize, node: NodeId) -> bool {
-    while ids.get(*at).is_some_and(|id| *id < node) {
-        *at += 1;
-    }
-    ids.get(*at) == Some(&node)
 }

@@ -31,8 +31,9 @@ pub fn displace(state: &mut State, vm: &Vm) {
         vms.remove(&vm.id);
     }
     state.building.remove(&(claim.node, vm.id));
-    let excluded = Vec::new();
-    state.vms.insert(vm.id, Vm { claim: None, status: VmStatus::Build, excluded, ..vm.clone() });
+    let mut displaced = Vm { claim: None, status: VmStatus::Build, ..vm.clone() };
+    displaced.forget_failed_builds();
+    state.vms.insert(vm.id, displaced);
 }
 
 /// The VM is gone, and so is its claim.

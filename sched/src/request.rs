@@ -158,6 +158,7 @@ pub fn same_shape(one: &Vm, other: &Vm) -> bool {
         && one.spec.size == other.spec.size
         && one.spec == other.spec
         && one.excluded == other.excluded
+        && one.recovery.tried_before == other.recovery.tried_before
         && one.project == other.project
 }
 

@@ -11,7 +11,7 @@ use crate::parts::{self, Parts, Wanted};
 use crate::resources::{Inventory, ResourceClass, Resources};
 use crate::room::PartsRoom;
 use crate::state::State;
-use crate::vm::{VMM_OVERHEAD_MIB, Vm, VmSpec, VmStatus};
+use crate::vm::{MAX_BUILD_HOSTS, VMM_OVERHEAD_MIB, Vm, VmSpec, VmStatus};
 
 /// Prefix of an extra spec that asks for an amount of a class, as in Nova: `resources:CUSTOM_GPU=1`.
 pub const RESOURCES: &str = "resources:";
@@ -208,6 +208,16 @@ pub fn not_excluded(node: &Node, vm: &Vm) -> Result<(), Refusal> {
     match vm.excluded.iter().find(|excluded| excluded.node == node.id) {
         Some(excluded) => Err(format!("failed to build here: {}", excluded.message)),
         None => Ok(()),
+    }
+}
+
+/// `Excluded`: one that failed to build on [`MAX_BUILD_HOSTS`] hosts is not tried on the next before a pause.
+pub fn has_tries_left(vm: &Vm) -> Result<(), Refusal> {
+    match vm.has_spent_its_round() {
+        true => Err(format!(
+            "it failed to build on {MAX_BUILD_HOSTS} other nodes: this one is tried after a pause"
+        )),
+        false => Ok(()),
     }
 }
 

@@ -11,4 +11,4 @@ pub const CLUSTER_VERSION: u32 = 1;
 /// The rules by which apply judges what this binary accepts as leader. An entry names them and is judged by them for ever:
 /// a replica that replays it from its log ends where one is that has it in its snapshot. A rule that refuses more, or does
 /// something else, than one that landed takes the next number, and asks [`Cx::knows`](crate::apply) for it.
-pub const RULES: u32 = 1;
+pub const RULES: u32 = 2;

@@ -42,8 +42,8 @@ pub struct Vm {
     pub claim: Option<Claim>,
     /// The latest report of the node that holds the claim.
     pub observed: Option<Observed>,
-    /// Hosts where this VM failed to build, and why. At most three, then ERROR; for one that failed over any number,
-    /// and after a pause none.
+    /// Hosts where this VM failed to build, and why: [`MAX_BUILD_HOSTS`] a round. Then ERROR; one that failed over is
+    /// tried on others after a pause, and when there are none left, on all again.
     pub excluded: Vec<HostReason>,
     /// Why hosts refused it at the last decision, of some only where they are many; the fault counts all. Empty once
     /// placed.
@@ -68,6 +68,23 @@ impl Vm {
     pub fn building(&self) -> Option<(NodeId, VmId)> {
         let claim = self.claim.as_ref().filter(|_| self.status == VmStatus::Build)?;
         Some((claim.node, self.id))
+    }
+
+    /// On how many hosts it failed to build in this round.
+    pub fn failed_this_round(&self) -> usize {
+        self.excluded.len().saturating_sub(self.recovery.tried_before as usize)
+    }
+
+    /// Whether it failed to build on so many hosts that it, rather than they, is at fault: no other is tried in this
+    /// round.
+    pub fn has_spent_its_round(&self) -> bool {
+        self.failed_this_round() >= MAX_BUILD_HOSTS
+    }
+
+    /// It may be built anywhere again, as if it had never been tried.
+    pub fn forget_failed_builds(&mut self) {
+        self.excluded.clear();
+        (self.recovery.tried_before, self.recovery.build_rounds) = (0, 0);
     }
 }
 
@@ -232,10 +249,12 @@ pub struct Recovery {
     /// time-out, since nobody may be there to ask again.
     #[serde(skip_serializing_if = "is_default")]
     pub failing_over: bool,
-    /// How often the hosts where it failed to build were tried anew since it last ran: each time the pause before it is
-    /// twice as long.
+    /// How many rounds of builds have failed since it last ran: each time the pause before the next is twice as long.
     #[serde(skip_serializing_if = "is_default")]
     pub build_rounds: u32,
+    /// How many of the hosts where it failed to build are of earlier rounds.
+    #[serde(skip_serializing_if = "is_default")]
+    pub tried_before: u32,
     /// Restarts by its policy within [`RESTART_WINDOW_MS`].
     #[serde(skip_serializing_if = "is_default")]
     pub restarts: u32,
@@ -464,7 +483,7 @@ pub enum ObservedState {
 pub const VMM_OVERHEAD_MIB: u64 = 16;
 /// Power-off after this long when a guest does not answer the power button, unless asked otherwise.
 pub const DEFAULT_STOP_TIMEOUT_S: u32 = 60;
-/// A VM that failed to build on this many hosts goes to ERROR.
+/// A VM that failed to build on this many hosts goes to ERROR, or pauses if it failed over; Nova's `max_attempts`.
 pub const MAX_BUILD_HOSTS: usize = 3;
 /// A VM that its policy restarted [`RESTARTS_MAX`] times within this long is in a crash loop.
 pub const RESTART_WINDOW_MS: u64 = 600_000;

@@ -27,8 +27,9 @@ pub const NO_HOST_MAX: usize = 100;
 /// How long an evicted guest may take to shut down before it is powered off, in seconds; Kubernetes' grace period.
 pub const EVICTION_STOP_S: u32 = 30;
 
-/// A VM that lost its node and fits nowhere is tried again, so long after it last failed to build, where it did: what
-/// ailed that host may be over, and nobody may be there to ask. Doubled each time, [`RETRY_DOUBLINGS`] times.
+/// A VM that lost its node is tried again, so long after it last failed to build: on hosts where it was not yet, or where
+/// there are none, on all: what ailed it may be over, and nobody may be there to ask. Doubled each time,
+/// [`RETRY_DOUBLINGS`] times.
 pub const RETRY_PAUSE_MS: u64 = 60_000;
 /// Up to half an hour.
 pub const RETRY_DOUBLINGS: u32 = 5;
@@ -168,7 +169,8 @@ fn gives_up(vm: &Vm, now: Timestamp, build_timeout_ms: u64) -> bool {
 
 fn is_to_retry(vm: &Vm, now: Timestamp) -> bool {
     let paused = vm.waiting_since.is_some_and(|since| now.since_ms(since) >= retry_pause_ms(vm));
-    vm.recovery.failing_over && !vm.excluded.is_empty() && paused
+    // A round that found no host left to try ends at once.
+    vm.recovery.failing_over && !vm.excluded.is_empty() && (paused || vm.failed_this_round() == 0)
 }
 
 fn retry_pause_ms(vm: &Vm) -> u64 {

@@ -1,5 +1,6 @@
-//! A VM is not tried again where building it failed, until it is started by hand or, of one that lost its node, a
-//! pause has passed; Nova's `RetryFilter` kept beyond one request.
+//! A VM is not tried again where building it failed, nor elsewhere once it failed on three hosts (Nova's
+//! `max_attempts`), until it is started by hand or, of one that lost its node, a pause has passed; Nova's `RetryFilter`
+//! kept beyond one request.
 
 use holm_model::feasible::{self, Refusal};
 
@@ -21,7 +22,8 @@ impl Filter for Excluded {
     }
 
     fn check(&self, request: &Request<'_>, host: &Host<'_>) -> Result<(), Refusal> {
-        feasible::not_excluded(host.node, request.vm)
+        feasible::not_excluded(host.node, request.vm)?;
+        feasible::has_tries_left(request.vm)
     }
 
     fn fix(&self, _request: &Request<'_>, _host: &Host<'_>) -> String {

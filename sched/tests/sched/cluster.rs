@@ -16,6 +16,7 @@ use holm_model::node::{HypervisorFacts, HypervisorKind, NodeReport};
 use holm_model::policy::SchedulerPolicy;
 use holm_model::reply::Done;
 use holm_model::scheduling::Scheduling;
+use holm_model::version::RULES;
 use holm_model::vm::{Availability, DiskLoss, ObservedState, OnNoHost, Vm};
 use holm_model::{
     Actor, AggregateId, BootId, ClusterId, Command, Entry, FlavorId, GroupId, ImageId, Incarnation,
@@ -142,9 +143,14 @@ impl Cluster {
     }
 
     pub fn apply(&mut self, command: Command) -> Reply {
+        self.apply_under(RULES, command)
+    }
+
+    /// Applies a command as a leader that knew these rules accepted it.
+    pub fn apply_under(&mut self, rules: u32, command: Command) -> Reply {
         let actor = Actor { name: "test".into(), project: "default".into() };
         let proposal = Proposal { key: None, seen: self.state.revision, actor, command };
-        apply(&mut self.state, &Entry::new(self.now, proposal)).reply
+        apply(&mut self.state, &Entry { rules, ..Entry::new(self.now, proposal) }).reply
     }
 
     /// Applies a command that must hold.

@@ -146,7 +146,10 @@ impl<'a> Plain<'a> {
         match filter {
             "ComputeStatus" => node.up && node.enabled && node.findings.is_empty(),
             "RequestedNode" => spec.node.is_none_or(|wanted| wanted == node.id),
-            "Excluded" => vm.excluded.iter().all(|excluded| excluded.node != node.id),
+            "Excluded" => {
+                let this_round = vm.excluded.iter().skip(vm.recovery.tried_before as usize).count();
+                this_round < 3 && vm.excluded.iter().all(|excluded| excluded.node != node.id)
+            }
             "AvailabilityZone" => {
                 let zone = self.metadata(node, "availability_zone").first().copied().unwrap_or("default");
                 wish.availability_zone.as_deref().is_none_or(|wanted| wanted == zone)

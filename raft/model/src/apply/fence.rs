@@ -85,10 +85,9 @@ impl Cx<'_> {
         vm.status = VmStatus::Build;
         vm.task_state = Some(TaskState::Scheduling);
         vm.observed = None;
-        vm.excluded.clear();
+        vm.forget_failed_builds();
         vm.refusals.clear();
         vm.waiting_since = Some(self.at);
-        vm.recovery.build_rounds = 0;
         self.state.waiting.insert(vm.id);
     }
 

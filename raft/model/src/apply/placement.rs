@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Cx, not_found, wrong_state};
 use crate::command::{Choice, NoHost, PlaceVms, Placement};
-use crate::feasible::{claim_of, feasible, feasible_in_claims, no_node_fits, parts_for};
+use crate::feasible::{claim_of, feasible, feasible_in_claims, has_tries_left, no_node_fits, parts_for};
 use crate::id::{Epoch, VmId};
 use crate::limits;
 use crate::parts::{self, Parts};
@@ -54,6 +54,10 @@ impl Cx<'_> {
         feasible(self.state, &node, &vm)
             .map_err(|(by, message)| Reason::Infeasible { by: by.to_owned(), message })?;
 
+        if self.knows(2) {
+            has_tries_left(&vm)
+                .map_err(|message| Reason::Infeasible { by: "Excluded".to_owned(), message })?;
+        }
         let parts = match parts::asks(&vm.spec) {
             true => parts_for(&node, &node.room.parts, &vm)
                 .map_err(|(by, message)| Reason::Infeasible { by: by.to_owned(), message })?,
@@ -127,12 +131,26 @@ impl Cx<'_> {
         }
         vm.fault = Some(Fault { message, node: None, at: self.at });
         if c.retry && vm.recovery.failing_over {
-            vm.excluded.clear();
-            vm.recovery.build_rounds = vm.recovery.build_rounds.saturating_add(1);
-            self.event(Kind::Vm, vm.id, &vm.name, "trying-again", "on the nodes where it failed to build");
+            let message = self.begin_build_round(&mut vm);
+            self.event(Kind::Vm, vm.id, &vm.name, "trying-again", message);
         }
         self.put_vm(vm);
         Ok(Outcome::Vm(c.vm))
+    }
+
+    /// After a round that ended with too many failures it is tried elsewhere; after one that ended for want of other
+    /// hosts, everywhere. A round in which nothing failed was none.
+    fn begin_build_round(&self, vm: &mut Vm) -> &'static str {
+        if vm.failed_this_round() > 0 || !self.knows(2) {
+            vm.recovery.build_rounds = vm.recovery.build_rounds.saturating_add(1);
+        }
+        if vm.has_spent_its_round() && self.knows(2) {
+            vm.recovery.tried_before = u32::try_from(vm.excluded.len()).unwrap_or(u32::MAX);
+            return "on other nodes than those where it failed to build";
+        }
+        vm.excluded.clear();
+        vm.recovery.tried_before = 0;
+        "on the nodes where it failed to build"
     }
 
     /// Keeps the host of the command, or none. A reservation that stays keeps its beginning.

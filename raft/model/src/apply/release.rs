@@ -47,10 +47,12 @@ impl Cx<'_> {
     }
 
     /// Excludes the node; the VM waits for another, or goes to ERROR when there is none left to try. One that lost its
-    /// node waits on: nobody may be there to ask again, and the leader has the nodes tried anew after a pause.
+    /// node waits on: nobody may be there to ask again, and the leader begins another round after a pause. A node is
+    /// blamed for what fails in the first round only: what fails there on so many is the VM's own fault.
     fn build_failed(&mut self, mut vm: Vm, c: &Released, reason: &str) {
         let message = format!("building it failed: {reason}");
-        if let Some(mut node) = self.state.nodes.get(&c.node).cloned() {
+        let blamed = vm.recovery.build_rounds == 0 || !self.knows(2);
+        if let Some(mut node) = self.state.nodes.get(&c.node).cloned().filter(|_| blamed) {
             node.failed_builds = node.failed_builds.saturating_add(1);
             self.state.nodes.insert(c.node, node);
         }

@@ -93,9 +93,8 @@ impl Cx<'_> {
                     self.build_succeeded(c.node);
                 }
                 vm.fault = None;
-                vm.excluded.clear();
+                vm.forget_failed_builds();
                 vm.recovery.failing_over = false;
-                vm.recovery.build_rounds = 0;
                 vm.recovery.next_restart_at = None;
                 settle(vm, VmStatus::Active);
                 ("active", String::new())

@@ -214,8 +214,7 @@ impl Cx<'_> {
         if vm.excluded.is_empty() {
             return Err(wrong_state(format!("VM `{}` is being built already", vm.name)));
         }
-        vm.excluded.clear();
-        vm.recovery.build_rounds = 0;
+        vm.forget_failed_builds();
         vm.waiting_since = Some(self.at);
         Ok("rescheduling")
     }
