@@ -14,6 +14,7 @@ pub mod host;
 mod ignored;
 mod imagine;
 pub mod n_plus_one;
+pub mod places;
 pub mod policy;
 pub mod preempt;
 pub mod queue;

@@ -55,13 +55,13 @@ fn reported<'h>(host: &'h Host<'_>, capability: &str) -> Option<Cow<'h, str>> {
     let vcpus = ResourceClass::Vcpu;
     let number = match capability {
         "host" => return Some(Cow::Borrowed(&host.node.name)),
-        "free_ram_mb" => host.digest.free.memory_mib.to_string(),
-        "free_disk_mb" => host.digest.free.disk_gib.saturating_mul(1024).to_string(),
+        "free_ram_mb" => host.digest().free.memory_mib.to_string(),
+        "free_disk_mb" => host.digest().free.disk_gib.saturating_mul(1024).to_string(),
         "vcpus_total" => host.node.inventory.get(&vcpus).map_or(0, |vcpus| vcpus.total).to_string(),
         "vcpus_used" => host.claimed().get(&vcpus).to_string(),
-        "num_instances" => host.digest.vms.to_string(),
+        "num_instances" => host.digest().vms.to_string(),
         "num_io_ops" => host.building.to_string(),
-        "hypervisor_version" if host.digest.version > 0 => host.digest.version.to_string(),
+        "hypervisor_version" if host.digest().version > 0 => host.digest().version.to_string(),
         _ => return host.node.report.as_ref()?.capabilities.get(capability).map(|has| has.into()),
     };
     Some(Cow::Owned(number))

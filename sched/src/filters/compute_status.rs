@@ -45,6 +45,6 @@ impl Filter for ComputeStatus {
     }
 
     fn passes(&self, _request: &Request<'_>, host: &Host<'_>) -> bool {
-        host.digest.has_status
+        host.digest().has_status
     }
 }

@@ -34,7 +34,7 @@ impl Filter for DedicatedCpu {
 
     fn passes(&self, request: &Request<'_>, host: &Host<'_>) -> bool {
         match &request.parts {
-            Some(Ok(wanted)) => host.digest.parts.has_cpus(wanted),
+            Some(Ok(wanted)) => host.digest().parts.has_cpus(wanted),
             Some(Err(_)) => false,
             None => true,
         }

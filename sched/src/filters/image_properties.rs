@@ -66,8 +66,8 @@ fn is_version(wanted: &str, version: i64) -> Option<bool> {
 }
 
 fn check_version(wanted: &str, host: &Host<'_>) -> Result<(), Refusal> {
-    match is_version(wanted, host.digest.version) {
-        _ if host.digest.version == 0 => Ok(()),
+    match is_version(wanted, host.digest().version) {
+        _ if host.digest().version == 0 => Ok(()),
         Some(true) => Ok(()),
         Some(false) => {
             let has = host.node.report.as_ref().map_or("", |report| &report.hypervisor.version);
@@ -131,7 +131,7 @@ impl Filter for ImageProperties {
         };
         wanted(request).all(offers)
             && wanted_version(request).is_none_or(|wanted| {
-                host.digest.version == 0 || is_version(wanted, host.digest.version) == Some(true)
+                host.digest().version == 0 || is_version(wanted, host.digest().version) == Some(true)
             })
     }
 }

@@ -21,7 +21,7 @@ impl NumInstances {
 
     /// Its aggregates' number, else the policy's.
     fn max(&self, host: &Host<'_>) -> u32 {
-        host.least(MAX_INSTANCES).unwrap_or(self.max)
+        host.place.least(MAX_INSTANCES).unwrap_or(self.max)
     }
 }
 
@@ -34,11 +34,11 @@ impl Filter for NumInstances {
         if self.passes(request, host) {
             return Ok(());
         }
-        Err(format!("VMs: {} here, {} allowed", host.digest.vms, self.max(host)))
+        Err(format!("VMs: {} here, {} allowed", host.digest().vms, self.max(host)))
     }
 
     fn fix(&self, _request: &Request<'_>, host: &Host<'_>) -> String {
-        let more = match host.least(MAX_INSTANCES) {
+        let more = match host.place.least(MAX_INSTANCES) {
             Some(_) => "`holm aggregate set AGGREGATE --property max_instances_per_host=N`",
             None => "`holm scheduler set --max-instances-per-host N`",
         };
@@ -46,6 +46,6 @@ impl Filter for NumInstances {
     }
 
     fn passes(&self, _request: &Request<'_>, host: &Host<'_>) -> bool {
-        host.digest.vms < self.max(host)
+        host.digest().vms < self.max(host)
     }
 }

@@ -18,6 +18,6 @@ impl Weigher for BuildFailure {
     }
 
     fn weigh(&self, _request: &Request<'_>, host: &Host<'_>) -> i64 {
-        i64::from(host.digest.failed_builds)
+        i64::from(host.digest().failed_builds)
     }
 }

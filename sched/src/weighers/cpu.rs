@@ -14,6 +14,6 @@ impl Weigher for Cpu {
     }
 
     fn weigh(&self, _request: &Request<'_>, host: &Host<'_>) -> i64 {
-        host.digest.free.vcpus
+        host.digest().free.vcpus
     }
 }

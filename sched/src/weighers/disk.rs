@@ -14,6 +14,6 @@ impl Weigher for Disk {
     }
 
     fn weigh(&self, _request: &Request<'_>, host: &Host<'_>) -> i64 {
-        host.digest.free.disk_gib
+        host.digest().free.disk_gib
     }
 }

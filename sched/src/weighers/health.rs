@@ -19,6 +19,6 @@ impl Weigher for Health {
     }
 
     fn weigh(&self, _request: &Request<'_>, host: &Host<'_>) -> i64 {
-        i64::from(host.digest.conditions)
+        i64::from(host.digest().conditions)
     }
 }

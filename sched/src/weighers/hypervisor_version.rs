@@ -14,6 +14,6 @@ impl Weigher for HypervisorVersion {
     }
 
     fn weigh(&self, _request: &Request<'_>, host: &Host<'_>) -> i64 {
-        host.digest.version
+        host.digest().version
     }
 }

@@ -14,6 +14,6 @@ impl Weigher for NumInstances {
     }
 
     fn weigh(&self, _request: &Request<'_>, host: &Host<'_>) -> i64 {
-        i64::from(host.digest.vms)
+        i64::from(host.digest().vms)
     }
 }

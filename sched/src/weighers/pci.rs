@@ -18,7 +18,7 @@ impl Weigher for Pci {
     }
 
     fn weigh(&self, _request: &Request<'_>, host: &Host<'_>) -> i64 {
-        let free = i64::from(host.digest.parts.devices);
+        let free = i64::from(host.digest().parts.devices);
         MAX_DEVS - free.min(MAX_DEVS - 1)
     }
 }

@@ -21,7 +21,7 @@ impl Weigher for PreferNoSchedule {
     }
 
     fn weigh(&self, request: &Request<'_>, host: &Host<'_>) -> i64 {
-        let all = host.digest.prefer_no_schedule;
+        let all = host.digest().prefer_no_schedule;
         if all == 0 || request.vm.spec.scheduling.tolerations.is_empty() {
             return i64::from(all);
         }
