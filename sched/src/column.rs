@@ -12,6 +12,9 @@ pub struct Column<'p> {
     multipliers: Multipliers,
 }
 
+/// The multiplier 1.
+const THOUSAND: i64 = 1_000;
+
 /// In thousandths.
 enum Multipliers {
     Same(i64),
@@ -44,6 +47,8 @@ impl<'p> Column<'p> {
         let scale = range.scale();
         let scores = scores.iter_mut().zip(raw);
         match &self.multipliers {
+            // The usual one, and the division would be half the work.
+            Multipliers::Same(THOUSAND) => scores.for_each(|(score, raw)| *score += scale.normalise(*raw)),
             Multipliers::Same(multiplier) => {
                 scores.for_each(|(score, raw)| *score += weighted(*multiplier, scale.normalise(*raw)));
             }
