@@ -40,7 +40,7 @@ impl<'p> Column<'p> {
 
     /// Adds to the `scores` of `these` hosts what their `raw` weights count.
     pub fn add(&self, these: &[usize], raw: &[i64], scores: &mut [i64]) {
-        let range = Range::of(raw);
+        let range = Range::of(raw).from(self.weigher.floor());
         if range.is_flat() {
             return;
         }

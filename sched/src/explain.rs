@@ -173,7 +173,7 @@ fn score(host: usize, columns: &[Column<'_>], ranges: &[Range], raw: &[i64]) -> 
     let weight = |((column, range), raw): ((&Column<'_>, &Range), &i64)| Weight {
         weigher: column.weigher.name().to_owned(),
         raw: *raw,
-        normalised_millionths: range.scale().normalise(*raw),
+        normalised_millionths: range.from(column.weigher.floor()).scale().normalise(*raw),
         multiplier_thousandths: column.multiplier(host),
     };
     let weights: Vec<Weight> = columns.iter().zip(ranges).zip(raw).map(weight).collect();

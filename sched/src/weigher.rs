@@ -24,6 +24,12 @@ pub trait Weigher: Send + Sync {
         false
     }
 
+    /// What counts as nothing, as does all below: Nova's `minval`. Hosts with almost as much then weigh almost the same,
+    /// however close the others are. None where the least host is nothing.
+    fn floor(&self) -> Option<i64> {
+        None
+    }
+
     /// The raw weight, in any unit; more is better, unless it counts against the host.
     fn weigh(&self, request: &Request<'_>, host: &Host<'_>) -> i64;
 
@@ -54,6 +60,11 @@ impl Range {
         self.max = self.max.max(raw);
     }
 
+    /// The same with `floor` as the least, where there is one.
+    pub fn from(self, floor: Option<i64>) -> Self {
+        floor.map_or(self, |min| Self { min, max: self.max.max(min) })
+    }
+
     /// Whether all hosts weigh the same, or there are none.
     pub fn is_flat(&self) -> bool {
         self.min >= self.max
@@ -81,9 +92,10 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// `raw`, which is within the range, between 0 and [`ONE`], rounded down; 0 when all hosts weigh the same.
+    /// `raw`, which is not above the range, between 0 and [`ONE`], rounded down; 0 when all hosts weigh the same.
     #[inline]
     pub fn normalise(&self, raw: i64) -> i64 {
+        let raw = raw.max(self.range.min);
         if self.reciprocal == 0 {
             return self.normalise_wide(raw);
         }

@@ -17,6 +17,10 @@ impl Weigher for Load {
         true
     }
 
+    fn floor(&self) -> Option<i64> {
+        Some(0)
+    }
+
     fn weigh(&self, _request: &Request<'_>, host: &Host<'_>) -> i64 {
         i64::try_from(host.digest().load_thousandths).unwrap_or(i64::MAX)
     }

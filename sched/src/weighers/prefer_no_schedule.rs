@@ -20,6 +20,10 @@ impl Weigher for PreferNoSchedule {
         true
     }
 
+    fn floor(&self) -> Option<i64> {
+        Some(0)
+    }
+
     fn weigh(&self, request: &Request<'_>, host: &Host<'_>) -> i64 {
         let all = host.digest().prefer_no_schedule;
         if all == 0 || request.vm.spec.scheduling.tolerations.is_empty() {

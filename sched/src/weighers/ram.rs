@@ -13,6 +13,10 @@ impl Weigher for Ram {
         "Ram"
     }
 
+    fn floor(&self) -> Option<i64> {
+        Some(0)
+    }
+
     fn weigh(&self, _request: &Request<'_>, host: &Host<'_>) -> i64 {
         host.digest().free.memory_mib
     }

@@ -34,7 +34,7 @@ fn each_host_has_its_refusal_or_its_score_by_weigher() {
         })
         .collect();
     let expected = [
-        r#"n1 0 [("Ram", 8192, 0), ("Cpu", 8, 0)]"#,
+        r#"n1 1000000 [("Ram", 8192, 500000), ("Cpu", 8, 500000)]"#,
         r#"n2 2000000 [("Ram", 16384, 1000000), ("Cpu", 16, 1000000)]"#,
         "n3 ComputeStatus: the node is cordoned: upgrade",
     ];

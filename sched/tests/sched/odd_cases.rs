@@ -80,13 +80,26 @@ fn every_weigher_tells_hosts_apart_within_its_multiplier_and_turns_with_its_sign
         assert_eq!(disliked, turned, "{name}");
         let least = liked.iter().map(|(_, score)| *score).min().expect("four hosts");
         let most = liked.iter().map(|(_, score)| *score).max().expect("four hosts");
-        assert_eq!(most - least, 1_000_000, "{name}: from 0 to 1 times the multiplier: {liked:?}");
+        if FROM_ZERO.contains(name) {
+            assert!(least < most && least.min(0) >= -1_000_000, "{name}: {liked:?}");
+            assert_eq!(
+                most.max(-least),
+                1_000_000,
+                "{name}: the greatest is 1 times the multiplier: {liked:?}"
+            );
+        } else {
+            assert_eq!(most - least, 1_000_000, "{name}: from 0 to 1 times the multiplier: {liked:?}");
+        }
     }
 }
 
-/// `normalize` in Nova's `weights.py`: where all weigh the same, all weigh 0.
+/// Weighers that take 0 for the least host: `minval = 0` of Nova's, and `DefaultNormalizeScore` in Kubernetes.
+const FROM_ZERO: &[&str] = &["Ram", "Cpu", "Disk", "IoOps", "Load", "PreferNoSchedule"];
+
+/// `normalize` in Nova's `weights.py`: where all weigh the same, all weigh 0, or 1 where 0 is the least (`minval`) and
+/// they have some.
 #[test]
-fn every_weigher_gives_equal_hosts_nothing() {
+fn every_weigher_gives_equal_hosts_the_same() {
     let mut cluster = Cluster::of(&[MEDIUM; 3]);
     let vm = cluster.vm(SMALL_VM);
     let everywhere = (1..=3).map(NodeId).collect();
@@ -96,7 +109,9 @@ fn every_weigher_gives_equal_hosts_nothing() {
         cluster.policy(|policy| {
             policy.weighers = WEIGHERS.iter().map(|(name, _)| ((*name).into(), multiplier)).collect();
         });
-        assert_eq!(scores(&cluster, vm), [(1, 0), (2, 0), (3, 0)]);
+        // Of RAM, CPU and disk.
+        let each = 3 * 1_000 * multiplier;
+        assert_eq!(scores(&cluster, vm), [(1, each), (2, each), (3, each)]);
     }
 }
 

@@ -247,7 +247,7 @@ fn a_placed_vm_keeps_how_its_host_was_chosen() {
     assert_eq!(cluster.placed_on(vm), Some(3));
     let decision = cluster.record(vm).decision.as_ref().expect("it was decided");
     let scores: Vec<_> = decision.scores.iter().map(|score| (score.node.0, score.score_millionths)).collect();
-    assert_eq!((decision.candidates, scores), (2, vec![(3, 2_000_000), (1, 0)]));
+    assert_eq!((decision.candidates, scores), (2, vec![(3, 2_000_000), (1, 1_000_000)]));
     assert_eq!((decision.seen, decision.policy), (seen, cluster.state.scheduler.revision));
 }
 

@@ -335,7 +335,12 @@ impl<'a> Plain<'a> {
                 raw.iter().map(|raw| raw.0).min().unwrap_or(0),
                 raw.iter().map(|raw| raw.0).max().unwrap_or(0),
             );
+            // Nova's `minval`, and Kubernetes' `DefaultNormalizeScore`.
+            let floor =
+                ["Ram", "Cpu", "Disk", "IoOps", "Load", "PreferNoSchedule"].contains(weigher).then_some(0);
+            let (least, most) = (floor.unwrap_or(least), floor.unwrap_or(most).max(most));
             for (node, (raw, against)) in passing.iter().zip(raw) {
+                let raw = floor.unwrap_or(raw).max(raw);
                 let normalised = if most == least { 0 } else { (raw - least) * 1_000_000 / (most - least) };
                 let sign = if against { -1 } else { 1 };
                 let part = sign * self.multiplier(weigher, node) * normalised / 1000;
