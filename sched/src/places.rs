@@ -1,63 +1,82 @@
 //! Where hosts are: their aggregates, the zone these make, and what their metadata says. Many hosts are in one place, so
 //! that a decision works out few.
 
+use std::iter::Peekable;
 use std::ops::Bound;
 use std::rc::Rc;
 
-use holm_model::aggregate::{Aggregate, DEFAULT_ZONE};
+use holm_model::aggregate::Aggregate;
 use holm_model::{NodeId, State};
 
 /// One combination of aggregates.
 #[derive(Clone, Debug)]
 pub struct Place<'a> {
-    zone: &'a str,
+    zone: Option<&'a str>,
     /// By id.
     aggregates: Vec<&'a Aggregate>,
 }
 
-/// The place of each of `ids`, which ascend.
-pub fn of<'a>(state: &'a State, ids: &[NodeId]) -> impl Iterator<Item = Rc<Place<'a>>> + use<'a> {
-    let mut places: Vec<Vec<&Aggregate>> = vec![Vec::new()];
-    let mut of_host = vec![0; ids.len()];
-    for aggregate in state.aggregates.values() {
-        // Where those go on that are in a place so far, and in this aggregate.
-        let mut onward: Vec<Option<usize>> = vec![None; places.len()];
-        // Both sides ascend, so one walk over the ids finds every pair.
-        let mut at = 0;
-        for node in &aggregate.nodes {
-            at += ahead(&ids[at..], *node);
-            if ids.get(at) != Some(node) {
-                continue;
-            }
-            let place = &mut of_host[at];
-            *place = *onward[*place].get_or_insert_with(|| {
-                places.push(places[*place].iter().copied().chain([aggregate]).collect());
-                places.len() - 1
-            });
-        }
-    }
-    let places: Vec<_> = places.into_iter().map(|aggregates| Rc::new(Place::of(aggregates))).collect();
-    of_host.into_iter().map(move |place| Rc::clone(&places[place]))
+/// All that there are, told of host after host.
+pub struct Places<'a> {
+    members: Vec<Members<'a>>,
+    known: Vec<Rc<Place<'a>>>,
 }
 
-/// How many of `ids` are less than `node`: in steps that double, since it is mostly among the first.
-fn ahead(ids: &[NodeId], node: NodeId) -> usize {
-    let mut beyond = 1;
-    while ids.get(beyond - 1).is_some_and(|id| *id < node) {
-        beyond *= 2;
+/// An aggregate, and which of its nodes are to come.
+struct Members<'a> {
+    aggregate: &'a Aggregate,
+    nodes: Peekable<Box<dyn Iterator<Item = NodeId> + 'a>>,
+    /// Where those go on that are in this aggregate, too: by the place they were in, 0 being none and 1 the first known.
+    onward: Vec<Option<usize>>,
+}
+
+impl<'a> Places<'a> {
+    pub fn of(state: &'a State) -> Self {
+        let members = |aggregate: &'a Aggregate| {
+            let nodes: Box<dyn Iterator<Item = NodeId>> = Box::new(aggregate.nodes.iter().copied());
+            Members { aggregate, nodes: nodes.peekable(), onward: Vec::new() }
+        };
+        Self { members: state.aggregates.values().map(members).collect(), known: Vec::new() }
     }
-    let within = &ids[..beyond.min(ids.len())];
-    within.partition_point(|id| *id < node)
+
+    /// Calls `is_in` with the index and the place of those of `ids` that are in an aggregate. They ascend, and come
+    /// after those asked for before.
+    pub fn tell(&mut self, ids: &[NodeId], mut is_in: impl FnMut(usize, &Rc<Place<'a>>)) {
+        let Some(last) = ids.last() else { return };
+        let mut places = vec![0; ids.len()];
+        for Members { aggregate, nodes, onward } in &mut self.members {
+            // Both sides ascend, so one walk over the ids finds every pair.
+            let mut at = 0;
+            while let Some(node) = nodes.next_if(|node| node <= last) {
+                at += ids[at..].iter().take_while(|id| **id < node).count();
+                if ids[at] != node {
+                    continue;
+                }
+                let place = &mut places[at];
+                onward.resize(onward.len().max(*place + 1), None);
+                *place = *onward[*place].get_or_insert_with(|| {
+                    let before = place.checked_sub(1).map(|known| &*self.known[known]);
+                    self.known.push(Rc::new(Place::within(before, aggregate)));
+                    self.known.len()
+                });
+            }
+        }
+        for (at, place) in places.into_iter().enumerate().filter(|(_, place)| *place > 0) {
+            is_in(at, &self.known[place - 1]);
+        }
+    }
 }
 
 impl<'a> Place<'a> {
-    fn of(aggregates: Vec<&'a Aggregate>) -> Self {
-        let zone = aggregates.iter().find_map(|aggregate| aggregate.zone());
-        Self { zone: zone.unwrap_or(DEFAULT_ZONE), aggregates }
+    /// In `aggregate`, and in those of another place.
+    fn within(other: Option<&Self>, aggregate: &'a Aggregate) -> Self {
+        let before = other.map(|other| other.aggregates.as_slice()).unwrap_or_default();
+        let zone = other.and_then(|other| other.zone).or(aggregate.zone());
+        Self { zone, aggregates: before.iter().copied().chain([aggregate]).collect() }
     }
 
-    /// The availability zone.
-    pub fn zone(&self) -> &'a str {
+    /// The zone that its aggregates make, if one does.
+    pub fn zone(&self) -> Option<&'a str> {
         self.zone
     }
 
@@ -65,9 +84,9 @@ impl<'a> Place<'a> {
         self.aggregates.iter().copied()
     }
 
-    /// Values of a metadata key over its aggregates, each split at commas as Nova does.
+    /// Values of a metadata key over its aggregates.
     pub fn metadata(&self, key: &str) -> impl Iterator<Item = &'a str> + Clone {
-        self.raw_metadata(key).flat_map(|value| value.split(',')).map(str::trim)
+        self.aggregates().filter_map(move |aggregate| aggregate.metadata.get(key)).map(String::as_str)
     }
 
     /// The same of all keys that begin so.
@@ -77,17 +96,6 @@ impl<'a> Place<'a> {
             let following = aggregate.metadata.range::<str, _>(from);
             following.take_while(move |(key, _)| key.starts_with(beginning))
         });
-        values.flat_map(|(_, value)| value.split(',')).map(str::trim)
-    }
-
-    /// The least number its aggregates give by this key; none where one of them is no number, as in Nova.
-    pub fn least(&self, key: &str) -> Option<u32> {
-        let numbers = self.raw_metadata(key).map(|value| value.trim().parse().ok());
-        numbers.reduce(|a: Option<u32>, b| a.zip(b).map(|(a, b)| a.min(b))).flatten()
-    }
-
-    /// Values of a metadata key over its aggregates as they stand.
-    pub fn raw_metadata(&self, key: &str) -> impl Iterator<Item = &'a str> + Clone {
-        self.aggregates().filter_map(move |aggregate| aggregate.metadata.get(key)).map(String::as_str)
+        values.map(|(_, value)| value.as_str())
     }
 }

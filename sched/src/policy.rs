@@ -99,7 +99,7 @@ impl Weighing {
     /// of its aggregates' overrides, else the policy's. As in Nova, one override that is no number makes
     /// all of that host's void.
     pub fn multiplier_thousandths(&self, host: &Host<'_>) -> i64 {
-        let overrides = host.place.raw_metadata(&self.key).map(|value| Decimal::parse(value.trim()));
+        let overrides = host.raw_metadata(&self.key).map(|value| Decimal::parse(value.trim()));
         let least = overrides.reduce(|a, b| a.zip(b).map(|(a, b)| a.min(b))).flatten();
         match least.map(|least| least.thousandths(MULTIPLIER_MAX)) {
             Some(multiplier) if self.weigher.against() => -multiplier,

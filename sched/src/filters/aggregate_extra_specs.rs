@@ -38,10 +38,10 @@ impl Filter for AggregateExtraSpecs {
 
     fn check(&self, request: &Request<'_>, host: &Host<'_>) -> Result<(), Refusal> {
         for (key, requirement) in wanted(request) {
-            if host.place.metadata(key).any(|value| extra_specs::matches(value, requirement)) {
+            if host.metadata(key).any(|value| extra_specs::matches(value, requirement)) {
                 continue;
             }
-            let say: Vec<_> = host.place.metadata(key).collect();
+            let say: Vec<_> = host.metadata(key).collect();
             let say = match say.as_slice() {
                 [] => "do not say".to_owned(),
                 say => format!("say {}", say.join(", ")),
@@ -53,7 +53,7 @@ impl Filter for AggregateExtraSpecs {
 
     fn fix(&self, request: &Request<'_>, host: &Host<'_>) -> String {
         let met = |key: &str, requirement: &str| {
-            host.place.metadata(key).any(|value| extra_specs::matches(value, requirement))
+            host.metadata(key).any(|value| extra_specs::matches(value, requirement))
         };
         let Some((key, _)) = wanted(request).find(|(key, requirement)| !met(key, requirement)) else {
             return String::new();
@@ -65,7 +65,7 @@ impl Filter for AggregateExtraSpecs {
 
     fn passes(&self, request: &Request<'_>, host: &Host<'_>) -> bool {
         wanted(request).all(|(key, requirement)| {
-            host.place.metadata(key).any(|value| extra_specs::matches(value, requirement))
+            host.metadata(key).any(|value| extra_specs::matches(value, requirement))
         })
     }
 }

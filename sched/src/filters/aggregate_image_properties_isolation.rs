@@ -24,9 +24,9 @@ impl Filter for AggregateImagePropertiesIsolation {
     fn check(&self, request: &Request<'_>, host: &Host<'_>) -> Result<(), Refusal> {
         // An empty property is none, as in Nova.
         for (property, value) in request.vm.spec.image_properties.iter().filter(|(_, v)| !v.is_empty()) {
-            let mut options = host.place.metadata(property).peekable();
+            let mut options = host.metadata(property).peekable();
             if options.peek().is_some() && !options.any(|option| option == value) {
-                let options: Vec<_> = host.place.metadata(property).collect();
+                let options: Vec<_> = host.metadata(property).collect();
                 let options = options.join(", ");
                 return Err(format!(
                     "image property `{property}`: it is {value}, its aggregates take {options} only"

@@ -23,7 +23,7 @@ impl Filter for AggregateMultiTenancyIsolation {
         if self.passes(request, host) {
             return Ok(());
         }
-        let (project, tenants) = (&request.vm.project, host.place.metadata_of_keys(KEYS).collect::<Vec<_>>());
+        let (project, tenants) = (&request.vm.project, host.metadata_of_keys(KEYS).collect::<Vec<_>>());
         Err(format!("project `{project}`: its aggregates are for {} only", tenants.join(", ")))
     }
 
@@ -35,7 +35,7 @@ impl Filter for AggregateMultiTenancyIsolation {
 
     fn passes(&self, request: &Request<'_>, host: &Host<'_>) -> bool {
         let is_it = |tenant: &str| tenant == request.vm.project || tenant.parse() == Ok(request.project);
-        let mut tenants = host.place.metadata_of_keys(KEYS).peekable();
+        let mut tenants = host.metadata_of_keys(KEYS).peekable();
         tenants.peek().is_none() || tenants.any(is_it)
     }
 }

@@ -21,8 +21,8 @@ impl Filter for AvailabilityZone {
 
     fn check(&self, request: &Request<'_>, host: &Host<'_>) -> Result<(), Refusal> {
         match &request.vm.spec.scheduling.availability_zone {
-            Some(wanted) if wanted != host.place.zone() => {
-                Err(format!("zone: `{wanted}` wanted, the node is in `{}`", host.place.zone()))
+            Some(wanted) if wanted != host.zone() => {
+                Err(format!("zone: `{wanted}` wanted, the node is in `{}`", host.zone()))
             }
             _ => Ok(()),
         }
@@ -32,12 +32,12 @@ impl Filter for AvailabilityZone {
         format!(
             "ask for `--az {}` or for none; or put the node into the other zone: `holm aggregate add-node AGGREGATE \
              NODE` (`holm az list` names the zones' aggregates)",
-            host.place.zone()
+            host.zone()
         )
     }
 
     fn passes(&self, request: &Request<'_>, host: &Host<'_>) -> bool {
         let wanted = request.vm.spec.scheduling.availability_zone.as_deref();
-        wanted.is_none_or(|wanted| wanted == host.place.zone())
+        wanted.is_none_or(|wanted| wanted == host.zone())
     }
 }

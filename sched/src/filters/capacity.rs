@@ -42,6 +42,7 @@ impl Filter for Capacity {
         room.to_owned()
     }
 
+    #[inline]
     fn passes(&self, request: &Request<'_>, host: &Host<'_>) -> bool {
         let told = request.wanted.fits(host);
         told.unwrap_or_else(|| feasible::has_capacity(host.node, host.claimed(), &request.claim))

@@ -44,6 +44,7 @@ impl Filter for ComputeStatus {
         fix.to_owned()
     }
 
+    #[inline]
     fn passes(&self, _request: &Request<'_>, host: &Host<'_>) -> bool {
         host.digest().has_status
     }

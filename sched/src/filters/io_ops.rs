@@ -21,7 +21,7 @@ impl IoOps {
 
     /// Its aggregates' number, else the policy's.
     fn max(&self, host: &Host<'_>) -> u32 {
-        host.place.least(MAX_IO_OPS).unwrap_or(self.max)
+        host.least(MAX_IO_OPS).unwrap_or(self.max)
     }
 }
 
@@ -38,7 +38,7 @@ impl Filter for IoOps {
     }
 
     fn fix(&self, _request: &Request<'_>, host: &Host<'_>) -> String {
-        let more = match host.place.least(MAX_IO_OPS) {
+        let more = match host.least(MAX_IO_OPS) {
             Some(_) => "`holm aggregate set AGGREGATE --property max_io_ops_per_host=N`",
             None => "`holm scheduler set --max-io-ops-per-host N`",
         };

@@ -21,7 +21,7 @@ impl NumInstances {
 
     /// Its aggregates' number, else the policy's.
     fn max(&self, host: &Host<'_>) -> u32 {
-        host.place.least(MAX_INSTANCES).unwrap_or(self.max)
+        host.least(MAX_INSTANCES).unwrap_or(self.max)
     }
 }
 
@@ -38,7 +38,7 @@ impl Filter for NumInstances {
     }
 
     fn fix(&self, _request: &Request<'_>, host: &Host<'_>) -> String {
-        let more = match host.place.least(MAX_INSTANCES) {
+        let more = match host.least(MAX_INSTANCES) {
             Some(_) => "`holm aggregate set AGGREGATE --property max_instances_per_host=N`",
             None => "`holm scheduler set --max-instances-per-host N`",
         };

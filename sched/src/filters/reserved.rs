@@ -24,6 +24,7 @@ impl Filter for Reserved {
         "wait, or go before it: create it with a greater `--priority N`; `holm scheduler set --reserve-after-s 0` keeps no hosts".to_owned()
     }
 
+    #[inline]
     fn passes(&self, request: &Request<'_>, host: &Host<'_>) -> bool {
         host.kept().is_none_or(|kept| kept.leaves(host, request))
     }
