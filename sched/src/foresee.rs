@@ -27,10 +27,14 @@ pub fn foresee(state: &State, vms: &[VmId]) -> Foresight {
     let placed = settle(&mut settled);
     let policy = Policy::of(&settled.scheduler);
     // Nothing fits any more: the hosts that are kept for some are kept from those behind them.
-    let queue::Run { batch, unplaced, .. } = queue::run(&settled, &policy, &BTreeSet::new());
+    let queue::Run { batch, unplaced, short, .. } = queue::run(&settled, &policy, &BTreeSet::new());
     let records = vms.iter().filter_map(|id| settled.vms.get(id));
     let outcome = |vm: &Vm| placed.get(&vm.id).copied();
-    let foreseen = records.map(|vm| (vm.id, outcome(vm).ok_or_else(|| batch.reasons(vm))));
+    let why = |vm: &Vm| {
+        let of_batch = vm.batch.and_then(|batch| short.get(&batch)).cloned();
+        of_batch.unwrap_or_else(|| batch.reasons(vm))
+    };
+    let foreseen = records.map(|vm| (vm.id, outcome(vm).ok_or_else(|| why(vm))));
     let ours: Vec<&Vm> = unplaced.into_iter().filter(|vm| vms.contains(&vm.id)).collect();
     Foresight { vms: foreseen.collect(), eviction: batch.eviction(&ours) }
 }

@@ -87,6 +87,7 @@ pub fn place(state: &mut State, vm: VmId, node: NodeId) {
     let (epoch, availability) = (Epoch(state.revision), vm.spec.availability);
     vm.claim = Some(Claim { node, epoch, resources, parts, availability });
     vm.reserved = None;
+    vm.batch = None;
     state.waiting.remove(&vm.id);
     state.building.insert((node, vm.id));
     state.vms_by_node.entry(node).or_default().insert(vm.id);

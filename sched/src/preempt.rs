@@ -47,6 +47,7 @@ pub fn choose<'a>(
     let mut hopeless: Vec<&Vm> = Vec::new();
     for vm in waiting.iter().copied() {
         let waits = vm.spec.on_no_host == OnNoHost::Queue || vm.recovery.failing_over;
+        let waits = waits && vm.batch.is_none();
         if !waits || hopeless.iter().any(|other| same_shape(other, vm)) || is_under_way(state, vm) {
             continue;
         }

@@ -5,16 +5,19 @@
 //! at the front, so room that appears is offered to the first VM that it fits; a VM that fits nowhere holds
 //! up none behind it, except on the host that is kept for it once it has long waited (`reserve.rs`); and
 //! nobody waits longer than the build time-out, which ends in ERROR with the reasons.
+//!
+//! VMs of an atomic batch have one turn, when the first of them is due, and all get hosts or none does. No host is kept
+//! for a batch, and nobody evicted.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use holm_model::command::{Choice, Placement};
 use holm_model::vm::{Decision, RUNNERS_UP_MAX, Vm};
 use holm_model::{NodeId, State, Timestamp, VmId};
 
 use crate::policy::Policy;
-use crate::select::Batch;
+use crate::select::{Batch, Reasons};
 use crate::shape::Chosen;
 
 /// Most placements of one run: one log entry stays small and the next decision sees its effect.
@@ -22,9 +25,12 @@ pub const PLACEMENTS_MAX: usize = 1_000;
 
 /// What one run over the queue gave.
 pub struct Run<'a> {
+    /// In the order of the queue; those of an atomic batch stand together.
     pub placements: Vec<Placement>,
     /// VMs that fit on no host that was offered.
     pub unplaced: Vec<&'a Vm>,
+    /// Why not all of an atomic batch fit, by batch.
+    pub short: BTreeMap<VmId, Reasons>,
     /// The hosts as the placements leave them.
     pub batch: Batch<'a>,
 }
@@ -32,20 +38,29 @@ pub struct Run<'a> {
 /// Places the waiting VMs in order, on no host of `withheld`.
 pub fn run<'a>(state: &'a State, policy: &'a Policy, withheld: &BTreeSet<NodeId>) -> Run<'a> {
     let mut batch = Batch::new(state, policy).withhold(withheld);
-    let (mut placements, mut unplaced) = (Vec::new(), Vec::new());
-    for vm in in_order(state) {
-        match batch.place(vm) {
-            Some(chosen) => placements.push(placement(state, withheld, vm.id, chosen)),
-            None => {
-                batch.keep_host_of(vm);
-                unplaced.push(vm);
-            }
-        }
-        if placements.len() == PLACEMENTS_MAX {
+    let (mut placements, mut unplaced, mut short) = (Vec::new(), Vec::new(), BTreeMap::new());
+    let order = in_order(state);
+    for turn in turns(&order) {
+        if placements.len() + turn.len() > PLACEMENTS_MAX {
             break;
         }
+        match batch.place_turn(turn) {
+            Ok(chosen) => {
+                let chosen = turn.iter().zip(chosen);
+                placements.extend(chosen.map(|(vm, chosen)| placement(state, withheld, vm.id, chosen)));
+            }
+            Err(reasons) => {
+                unplaced.extend(turn);
+                short.extend(turn[0].batch.zip(reasons));
+            }
+        }
     }
-    Run { placements, unplaced, batch }
+    Run { placements, unplaced, short, batch }
+}
+
+/// Those of `vms`, in the order of the queue, whose turn is one.
+pub fn turns<'v, 'a>(vms: &'v [&'a Vm]) -> impl Iterator<Item = &'v [&'a Vm]> {
+    vms.chunk_by(|a, b| a.batch.is_some() && a.batch == b.batch)
 }
 
 /// Makes the decision for `vm` again: `state` as it was at the revision a decision has `seen`, `withheld`
@@ -73,8 +88,22 @@ pub fn decide_again(seen: &State, vm: VmId, made: &Decision) -> Decision {
 
 fn in_order(state: &State) -> Vec<&Vm> {
     let mut waiting: Vec<&Vm> = state.waiting.iter().filter_map(|id| state.vms.get(id)).collect();
-    waiting.sort_by_key(|vm| rank(vm));
+    sort(&mut waiting);
     waiting
+}
+
+/// Brings `vms` into the order of the queue.
+pub fn sort(vms: &mut [&Vm]) {
+    vms.sort_by_key(|vm| rank(vm));
+    let mut due = BTreeMap::new();
+    for vm in vms.iter() {
+        if let Some(batch) = vm.batch {
+            due.entry(batch).or_insert_with(|| rank(vm));
+        }
+    }
+    if !due.is_empty() {
+        vms.sort_by_key(|vm| vm.batch.and_then(|batch| due.get(&batch).copied()).unwrap_or_else(|| rank(vm)));
+    }
 }
 
 /// The place of a VM in the queue; the least is the first.

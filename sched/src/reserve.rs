@@ -129,7 +129,8 @@ pub fn choose<'a>(
 ) -> BTreeMap<VmId, NodeId> {
     let mut kept = BTreeMap::new();
     let long = |vm: &Vm| vm.waiting_since.is_some_and(|since| now.since_ms(since) >= policy.reserve_after_ms);
-    let waits = |vm: &Vm| vm.spec.on_no_host == OnNoHost::Queue || vm.recovery.failing_over;
+    let waits =
+        |vm: &Vm| vm.batch.is_none() && (vm.spec.on_no_host == OnNoHost::Queue || vm.recovery.failing_over);
     let emptied_for = |vm: &Vm| vm.reserved.as_ref().is_some_and(|reserved| !reserved.evicted.is_empty());
     let asks = |vm: &Vm| policy.reserve_after_ms > 0 && (vm.reserved.is_some() || long(vm) && waits(vm));
     let waiting = waiting.iter().copied().filter(|vm| asks(vm) || emptied_for(vm));

@@ -8,6 +8,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use holm_model::command::BatchFit;
+use holm_model::feasible::{no_batch_fits, no_node_fits};
 use holm_model::group::GroupPolicy;
 use holm_model::vm::{HostReason, Vm};
 use holm_model::{NodeId, State, Timestamp, VmId};
@@ -35,9 +37,19 @@ pub struct Reasons {
     pub counts: BTreeMap<String, u32>,
     /// By host, [`REASONS_MAX`] at most.
     pub refusals: Vec<HostReason>,
+    /// Of a VM that waits with its batch: how many of it fit. The rest is said of the first too many.
+    pub batch: Option<BatchFit>,
 }
 
 impl Reasons {
+    /// In a sentence, as it is recorded.
+    pub fn message(&self) -> String {
+        match self.batch {
+            Some(fit) => no_batch_fits(fit, &self.counts),
+            None => no_node_fits(&self.counts),
+        }
+    }
+
     /// Another reason of a host that refuses, in the counts by the filter `counted` so far.
     pub fn replace(&mut self, reason: HostReason, counted: Option<&str>) {
         if let Some(count) = counted.and_then(|by| self.counts.get_mut(by)) {
@@ -130,6 +142,48 @@ impl<'a> Batch<'a> {
         Some(chosen)
     }
 
+    /// Places the VMs of one turn, all or none.
+    ///
+    /// # Errors
+    /// When they do not all fit; with the reasons where they are several, a single one's being known at the end only.
+    pub fn place_turn(&mut self, turn: &[&'a Vm]) -> Result<Vec<Chosen>, Option<Reasons>> {
+        match turn {
+            [vm] => self.place(vm).map(|chosen| vec![chosen]).ok_or_else(|| {
+                self.keep_host_of(vm);
+                None
+            }),
+            all => self.place_all(all).map_err(Some),
+        }
+    }
+
+    fn place_all(&mut self, all: &[&'a Vm]) -> Result<Vec<Chosen>, Reasons> {
+        let (mut chosen, mut before) = (Vec::new(), Vec::new());
+        for vm in all {
+            self.bring_to_front(vm);
+            let Some((at, choice)) = self.shapes[0].best(&self.columns, &self.hosts, vm) else {
+                let count = |vms: usize| u32::try_from(vms).unwrap_or(u32::MAX);
+                let batch = Some(BatchFit { fit: count(chosen.len()), of: count(all.len()) });
+                let reasons = Reasons { batch, ..self.reasons(vm) };
+                self.take_back(before, all);
+                return Err(reasons);
+            };
+            before.push((at, self.hosts[at].clone()));
+            self.claim(at, vm);
+            chosen.push(choice);
+        }
+        Ok(chosen)
+    }
+
+    /// These VMs are on no host; theirs were so `before` they came, one after another.
+    fn take_back(&mut self, before: Vec<(usize, Host<'a>)>, vms: &[&Vm]) {
+        for (at, host) in before.into_iter().rev() {
+            self.hosts[at] = host;
+        }
+        vms.iter().for_each(|vm| _ = self.placed.remove(&vm.id));
+        // They have counted what is gone.
+        self.shapes.clear();
+    }
+
     /// Claims this host for `vm`, if it is offered and fits.
     pub fn place_on(&mut self, vm: &'a Vm, node: NodeId) -> bool {
         self.bring_to_front(vm);
@@ -181,7 +235,7 @@ impl<'a> Batch<'a> {
         for (filter, refused) in filters.iter().zip(refused).filter(|(_, refused)| *refused > 0) {
             *counts.entry(filter.name().to_owned()).or_default() += refused;
         }
-        Reasons { counts, refusals }
+        Reasons { counts, refusals, batch: None }
     }
 
     /// The filter by which `node` is among the hosts that refuse `vm`.
@@ -282,6 +336,8 @@ impl<'a> Batch<'a> {
             }
         }
         let shape = &mut self.shapes[0];
+        // What is kept of a host is kept from those behind its holder only.
+        shape.request.vm = vm;
         match shape.seen {
             None => shape.ask_all(&self.columns, &self.hosts, &self.offered),
             Some(seen) => {

@@ -198,7 +198,7 @@ impl Foreseen {
 
     /// Nobody gives them a host.
     fn still_wait(&mut self, mut waiting: Vec<&Vm>) {
-        waiting.sort_by_key(|vm| queue::rank(vm));
+        queue::sort(&mut waiting);
         let still = |vm: &Vm| Waiting { vm: vm.id, name: vm.name.clone(), to: None };
         self.answer.waiting.extend(waiting.into_iter().map(still));
     }
@@ -206,26 +206,27 @@ impl Foreseen {
     /// These VMs lose the host they have, and are placed in the order of the queue.
     fn go_on(&mut self, mut vms: Vec<&Vm>) {
         vms.retain(|vm| vm.status != VmStatus::Deleting);
-        vms.sort_by_key(|vm| queue::rank(vm));
+        queue::sort(&mut vms);
         vms.iter().for_each(|vm| displace(&mut self.after, vm));
         let policy = Policy::of(&self.after.scheduler);
         let mut batch = Batch::new(&self.after, &policy);
         let (mut placed, mut unplaced) = (Vec::new(), Vec::new());
-        for vm in vms {
-            let Some(record) = self.after.vms.get(&vm.id) else { continue };
-            let to = batch.place(record).map(|chosen| chosen.node);
-            match to {
-                Some(node) => placed.push((vm.id, node)),
-                None => batch.keep_host_of(record),
-            }
-            let (name, by_itself) = (vm.name.clone(), self.moves_by_itself(vm));
-            let from = vm.claim.as_ref().map(|claim| claim.node);
-            match (from, to) {
-                (None, to) => self.answer.waiting.push(Waiting { vm: vm.id, name, to }),
-                (Some(from), Some(to)) => {
-                    self.answer.moves.push(Move { vm: vm.id, name, from, to, by_itself });
+        for turn in queue::turns(&vms) {
+            let records: Vec<&Vm> = turn.iter().filter_map(|vm| self.after.vms.get(&vm.id)).collect();
+            let chosen = batch.place_turn(&records).unwrap_or_default();
+            let mut hosts = chosen.into_iter().map(|chosen| chosen.node);
+            for (vm, record) in turn.iter().zip(records) {
+                let to = hosts.next();
+                placed.extend(to.map(|node| (vm.id, node)));
+                let (name, by_itself) = (vm.name.clone(), self.moves_by_itself(vm));
+                let from = vm.claim.as_ref().map(|claim| claim.node);
+                match (from, to) {
+                    (None, to) => self.answer.waiting.push(Waiting { vm: vm.id, name, to }),
+                    (Some(from), Some(to)) => {
+                        self.answer.moves.push(Move { vm: vm.id, name, from, to, by_itself });
+                    }
+                    (Some(from), None) => unplaced.push((record, from, by_itself)),
                 }
-                (Some(from), None) => unplaced.push((record, from, by_itself)),
             }
         }
         // Once all are placed, as it would be recorded.
@@ -289,7 +290,7 @@ impl Foreseen {
 
 impl WhatIf {
     fn strand(&mut self, vm: &Vm, from: NodeId, by_itself: bool, reasons: Reasons) {
-        let Reasons { counts, mut refusals } = reasons;
+        let Reasons { counts, mut refusals, .. } = reasons;
         if self.stuck.len() >= ADVISED_MAX {
             refusals.clear();
         }

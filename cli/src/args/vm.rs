@@ -89,8 +89,8 @@ pub struct Create {
     /// Create so many, named NAME-1, NAME-2 …
     #[arg(long, value_name = "N")]
     pub count: Option<u32>,
-    /// With --count: create the records of all or none; otherwise as many as there is quota for. Hosts are found for
-    /// each by itself
+    /// With --count: all or none, of the records and of the hosts: they wait until all fit at once, or fail together.
+    /// Otherwise as many as there is quota for, each with a host of its own
     #[arg(long, requires = "count")]
     pub atomic: bool,
     /// Create nothing; say what each node's filters and weighers make of it.

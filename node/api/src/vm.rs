@@ -83,8 +83,9 @@ pub struct CreateVm {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 1000)]
     pub count: Option<u32>,
-    /// With `count`: all records are created or none. Otherwise as many as there is quota for. Hosts are found for each
-    /// by itself either way: where there is room for some, those run, and the others wait or fail as `on_no_host` says.
+    /// With `count`: all records are created or none, and all get hosts at once or none does: where there is room for some
+    /// only, all wait, or fail, as `on_no_host` says. Once they have hosts, each is for itself. No host is kept and nobody
+    /// evicted for them. Otherwise as many as there is quota for, and those run for which there is room.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub atomic: Option<bool>,
 }

@@ -2,7 +2,6 @@
 //! that every refusal is the one the request would get, and the scheduler is asked about what that gave.
 
 use holm_api::{Eviction, Explanation, Planned};
-use holm_model::feasible::no_node_fits;
 use holm_model::vm::OnNoHost;
 use holm_model::{Actor, Command, Entry, NodeId, Outcome, Proposal, Reply, State, VmId, apply};
 use holm_sched::select::Reasons;
@@ -93,7 +92,7 @@ fn summary(explanation: &Explanation) -> String {
 fn planned(state: &State, vm: VmId, outcome: &std::result::Result<NodeId, Reasons>) -> Planned {
     let (node, why) = match outcome {
         Ok(node) => (Some(convert::node_name(state, *node)), None),
-        Err(reasons) => (None, Some(no_node_fits(&reasons.counts))),
+        Err(reasons) => (None, Some(reasons.message())),
     };
     Planned { vm: convert::vm_name(state, vm), node, why }
 }

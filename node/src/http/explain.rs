@@ -145,6 +145,10 @@ fn summary(state: &Model, vm: &Vm, best: Option<NodeId>, hosts: &[HostVerdict]) 
             let best = convert::node_name(state, best);
             format!("off, and on no node; {fits} of {all} nodes fit now, {best} best")
         }
+        (_, Some(_)) if vm.batch.is_some() => {
+            let why = vm.fault.as_ref().map_or("nothing was decided yet", |fault| fault.message.as_str());
+            format!("waiting with its batch: {why}; tried again whenever something changes")
+        }
         (_, Some(best)) => {
             format!("waiting; {fits} of {all} nodes fit now, {} best", convert::node_name(state, best))
         }

@@ -22,9 +22,9 @@ pub use self::node::{
 };
 pub use self::project::{CreateProject, DeleteProject, UpdateProject};
 pub use self::vm::{
-    Choice, CreateVm, CreateVms, DeleteVm, EvacuateVm, MoveVms, NoHost, PlaceVms, Placement, PreemptVms,
-    ReleaseCause, Released, Relocation, ReportVms, ResetVmState, RestartVm, SetVmPolicies, SetVmPower,
-    StopForDrain, TaskOverdue, VacateVms, VmReport,
+    BatchFit, Choice, CreateVm, CreateVms, DeleteVm, EvacuateVm, MoveVms, NoHost, PlaceVms, Placement,
+    PreemptVms, ReleaseCause, Released, Relocation, ReportVms, ResetVmState, RestartVm, SetVmPolicies,
+    SetVmPower, StopForDrain, TaskOverdue, VacateVms, VmReport,
 };
 pub use self::volume::{CreateVolume, DeleteVolume};
 use crate::flavor::Size;

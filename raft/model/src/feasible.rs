@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::cluster_policy::FAILOVER_NODES_MIN;
+use crate::command::BatchFit;
 use crate::group::{GroupPolicy, ServerGroup};
 use crate::id::{GroupId, NodeId};
 use crate::node::{HypervisorFacts, HypervisorKind, Node};
@@ -333,4 +334,13 @@ pub fn no_node_fits(counts: &BTreeMap<String, u32>) -> String {
         [] => "no node fits it (the cluster has no nodes to try)".to_owned(),
         words => format!("no node fits it ({})", words.join(", ")),
     }
+}
+
+/// What is said of the VMs of an atomic batch of which not all fit at once; `counts` are those of the first too many.
+pub fn no_batch_fits(fit: BatchFit, counts: &BTreeMap<String, u32>) -> String {
+    let BatchFit { fit, of } = fit;
+    let why = no_node_fits(counts);
+    format!(
+        "{fit} of the {of} VMs of its batch fit, which is placed as a whole or not at all; for the next, {why}"
+    )
 }

@@ -155,6 +155,9 @@ fn check_vm(state: &State, vm: &Vm) -> Result<(), String> {
     if state.waiting.contains(&vm.id) != waits {
         return Err(format!("VM {name}: {:?}, claim {:?}, waiting {}", vm.status, vm.claim, !waits));
     }
+    if vm.batch.is_some() && !waits {
+        return Err(format!("VM {name}: is to be placed with its batch, and does not wait"));
+    }
     if vm.reserved.is_some() && !waits {
         return Err(format!("VM {name}: a host is kept for it, and it does not wait"));
     }

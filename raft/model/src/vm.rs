@@ -48,6 +48,10 @@ pub struct Vm {
     /// Why hosts refused it at the last decision, of some only where they are many; the fault counts all. Empty once
     /// placed.
     pub refusals: Vec<HostReason>,
+    /// While it waits: the atomic batch it was created in, by the id of its first VM. All of them get hosts in one entry,
+    /// or none does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<VmId>,
     /// While it waits: the host that is kept for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved: Option<Reservation>,

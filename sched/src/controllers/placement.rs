@@ -1,17 +1,17 @@
-//! Places the waiting VMs in the order of the queue, in one `PlaceVms`, by the replicated policy; for those
+//! Places the waiting VMs in the order of the queue by the replicated policy, in one `PlaceVms`, or where there are atomic
+//! batches among them, in one for each and for those between; for those
 //! that fit nowhere it records why, when that is news, keeps hosts or has VMs of lesser priority evicted where the
 //! policy says so, and gives up on those that would not wait or have waited too long.
 
 mod rest;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
-use holm_model::command::{Choice, Command, NoHost, PlaceVms, PreemptVms};
-use holm_model::feasible::no_node_fits;
+use holm_model::command::{self, Choice, Command, NoHost, PlaceVms, PreemptVms};
 use holm_model::id::Revision;
 use holm_model::vm::{HostReason, OnNoHost, StopMode, Vm};
-use holm_model::{NodeId, State, Timestamp};
+use holm_model::{NodeId, State, Timestamp, VmId};
 
 use super::node_health::UP_BELOW_MS;
 use crate::controller::{Controller, Facts, Rest};
@@ -54,11 +54,17 @@ impl Controller for Placement {
         let leadership = leadership.revision;
         let policy = Policy::of(&state.scheduler);
         let withheld = doubtful(facts);
-        let queue::Run { placements, unplaced, batch } = queue::run(state, &policy, &withheld);
-        let mut commands = Vec::new();
-        if !placements.is_empty() {
-            commands.push(Command::PlaceVms(PlaceVms { leadership, placements, atomic: false }));
-        }
+        let queue::Run { placements, unplaced, short, batch } = queue::run(state, &policy, &withheld);
+        let batch_of = |placement: &command::Placement| state.vms.get(&placement.vm).and_then(|vm| vm.batch);
+        let mut commands: Vec<Command> = placements
+            .chunk_by(|a, b| batch_of(a) == batch_of(b))
+            .map(|some| PlaceVms {
+                leadership,
+                placements: some.to_vec(),
+                atomic: batch_of(&some[0]).is_some(),
+            })
+            .map(Command::PlaceVms)
+            .collect();
         if unplaced.is_empty() {
             return commands;
         }
@@ -66,8 +72,10 @@ impl Controller for Placement {
         let preempting = eviction.as_ref().map(|(vm, _)| *vm);
         let reservations = batch.reservations(&unplaced, facts.now);
         let build_timeout_ms = state.scheduler.build_timeout_ms();
-        let mut said = Said::of(&batch, queue::no_choice(state, &withheld), build_timeout_ms);
-        let no_hosts = unplaced.into_iter().enumerate().filter_map(|(place, vm)| {
+        let mut said = Said::of(&batch, queue::no_choice(state, &withheld), build_timeout_ms, &short);
+        // Of a batch, it is said of the first and meant for all.
+        let first = queue::turns(&unplaced).map(|turn| turn[0]);
+        let no_hosts = first.enumerate().filter_map(|(place, vm)| {
             let kept = vm.reserved.as_ref().map(|reserved| reserved.node);
             // A node is kept with the eviction.
             let reserve = if preempting == Some(vm.id) { kept } else { reservations.get(&vm.id).copied() };
@@ -104,6 +112,8 @@ struct Said<'b, 'a> {
     /// What is recorded of each.
     choice: Choice,
     build_timeout_ms: u64,
+    /// Of atomic batches.
+    short: &'b BTreeMap<VmId, Reasons>,
     /// Not where hosts are kept: there the answer depends on the place in the queue too.
     shared: bool,
     /// The latest last.
@@ -111,11 +121,20 @@ struct Said<'b, 'a> {
 }
 
 impl<'b, 'a> Said<'b, 'a> {
-    fn of(batch: &'b Batch<'a>, choice: Choice, build_timeout_ms: u64) -> Self {
-        Self { batch, choice, build_timeout_ms, shared: !batch.keeps_hosts(), by_shape: VecDeque::new() }
+    fn of(
+        batch: &'b Batch<'a>,
+        choice: Choice,
+        build_timeout_ms: u64,
+        short: &'b BTreeMap<VmId, Reasons>,
+    ) -> Self {
+        let (shared, by_shape) = (!batch.keeps_hosts(), VecDeque::new());
+        Self { batch, choice, build_timeout_ms, short, shared, by_shape }
     }
 
     fn reasons(&mut self, vm: &'a Vm) -> Rc<Reasons> {
+        if let Some(reasons) = vm.batch.and_then(|batch| self.short.get(&batch)) {
+            return Rc::new(reasons.clone());
+        }
         let same = |(other, _): &&(&Vm, Rc<Reasons>)| self.shared && request::same_shape(other, vm);
         if let Some((_, reasons)) = self.by_shape.iter().rev().find(same) {
             return Rc::clone(reasons);
@@ -150,9 +169,10 @@ impl<'b, 'a> Said<'b, 'a> {
         }
         let reasons = self.reasons(vm);
         let news = must || differ(&reasons, vm);
-        let Reasons { counts, refusals } = reasons.as_ref().clone();
+        let Reasons { counts, refusals, batch } = reasons.as_ref().clone();
         let choice = Some(self.choice.clone());
-        news.then_some(NoHost { leadership, vm: vm.id, refusals, give_up, counts, reserve, retry, choice })
+        let vm = vm.id;
+        news.then_some(NoHost { leadership, vm, refusals, give_up, counts, reserve, retry, choice, batch })
     }
 }
 
@@ -191,5 +211,5 @@ fn differ(now: &Reasons, vm: &Vm) -> bool {
     let recorded = &vm.refusals;
     now.refusals.len() != recorded.len()
         || now.refusals.iter().zip(recorded).any(|(a, b)| rule(a) != rule(b))
-        || vm.fault.as_ref().is_none_or(|fault| fault.message != no_node_fits(&now.counts))
+        || vm.fault.as_ref().is_none_or(|fault| fault.message != now.message())
 }

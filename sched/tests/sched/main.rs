@@ -2,6 +2,7 @@
 //! are judged by applying them.
 
 mod advice;
+mod batches;
 mod cluster;
 mod drain;
 mod explain;

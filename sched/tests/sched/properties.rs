@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use holm_model::command::{
     CreateVm, CreateVms, PlaceVms, ReleaseCause, SetQuota, SetVmPolicies, UpdateAggregate,
 };
-use holm_model::feasible::no_node_fits;
 use holm_model::group::GroupPolicy;
 use holm_model::resources::InventoryOverride;
 use holm_model::vm::{Availability, DiskLoss, Recovery, Vm, WantPower};
@@ -177,6 +176,10 @@ proptest! {
         for id in &cluster.state.waiting {
             let vm = cluster.record(*id);
             prop_assert_eq!(vm.refusals.len(), cluster.state.nodes.len());
+            if vm.batch.is_some() {
+                // One alone may fit; that not all do, the reference says.
+                continue;
+            }
             let request = Request::new(&cluster.state, &Placed::new(), vm);
             for mut host in Host::all(&cluster.state) {
                 host.keep();
@@ -251,7 +254,8 @@ proptest! {
             (vm.scheduling.group, vm.scheduling.priority) = (group, priority);
         })).collect();
         let ids: Vec<VmId> = items.iter().map(|item| item.id).collect();
-        let command = Command::CreateVms(CreateVms { items: items.clone(), atomic: dice.once_in(2) });
+        let atomic = dice.once_in(2);
+        let command = Command::CreateVms(CreateVms { items: items.clone(), atomic });
         let mut imagined = cluster.clone();
         let answer = imagined.apply(command.clone());
         let foreseen = foresee(&imagined.state, &ids);
@@ -262,7 +266,7 @@ proptest! {
             let record = cluster.record(*vm);
             prop_assert_eq!(outcome.as_ref().ok(), record.claim.as_ref().map(|claim| &claim.node));
             if let Err(reasons) = outcome {
-                prop_assert_eq!(no_node_fits(&reasons.counts), record.fault.as_ref().map(|fault| fault.message.clone()).unwrap_or_default());
+                prop_assert_eq!(reasons.message(), record.fault.as_ref().map(|fault| fault.message.clone()).unwrap_or_default());
             }
         }
         // The real ones have other ids, and so draw other hosts among equally good ones.
@@ -271,7 +275,7 @@ proptest! {
             let others = items.iter().map(|item| {
                 CreateVm { id: VmId(uuid::Uuid::from_u128(item.id.0.as_u128() << 64)), ..item.clone() }
             });
-            other.apply(Command::CreateVms(CreateVms { items: others.collect(), atomic: false }));
+            other.apply(Command::CreateVms(CreateVms { items: others.collect(), atomic }));
             come_to_rest(&mut other);
             let placed = other.state.vms.values().filter(|vm| items.iter().any(|item| item.name == vm.name));
             let placed = placed.filter(|vm| vm.claim.is_some()).count();

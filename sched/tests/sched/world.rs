@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use holm_model::cluster_policy::FAILOVER_NODES_MIN;
-use holm_model::command::{CreateVm, DeleteVm, ReleaseCause, SetQuota};
+use holm_model::command::{CreateVm, CreateVms, DeleteVm, ReleaseCause, SetQuota};
 use holm_model::flavor::Size;
 use holm_model::group::GroupPolicy;
 use holm_model::parts::{Offer, PCPU, PciDevice};
@@ -76,7 +76,26 @@ pub fn world(seed: u64) -> Cluster {
     settle(&mut cluster, &mut dice, crowded);
     let late = dice.roll(20);
     (0..late).for_each(|_| wish(&mut cluster, &mut dice));
+    if seed.is_multiple_of(3) {
+        let mut dice = Dice(seed.wrapping_mul(31));
+        (0..=dice.roll(2)).for_each(|_| wish_for_batch(&mut cluster, &mut dice));
+    }
     cluster
+}
+
+/// Asks for several VMs at once, all or none.
+fn wish_for_batch(cluster: &mut Cluster, dice: &mut Dice) {
+    let size = Size { vcpus: 1 + dice.roll(3) as u32, memory_mib: 500, disk_gib: dice.roll(3) };
+    let specs: [&[(&str, &str)]; 3] =
+        [&[], &[("hw:cpu_policy", "dedicated")], &[("resources:CUSTOM_GPU", "1")]];
+    let flavor = cluster.flavor_with(size, dice.pick(&specs));
+    let hosts = cluster.state.nodes.len() as u64;
+    // Each asks for the same.
+    let like = dice.roll(1 << 30);
+    let items = (0..2 + dice.roll(5))
+        .map(|_| cluster.request(flavor, |vm| steer(vm, &mut Dice(like), &[], hosts)))
+        .collect();
+    cluster.apply(Command::CreateVms(CreateVms { items, atomic: true }));
 }
 
 /// Nodes that a leader of this world might not have heard.

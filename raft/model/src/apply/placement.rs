@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Cx, not_found, wrong_state};
 use crate::command::{Choice, NoHost, PlaceVms, Placement};
-use crate::feasible::{claim_of, feasible, feasible_in_claims, has_tries_left, no_node_fits, parts_for};
+use crate::feasible::{
+    claim_of, feasible, feasible_in_claims, has_tries_left, no_batch_fits, no_node_fits, parts_for,
+};
 use crate::id::{Epoch, VmId};
 use crate::limits;
 use crate::parts::{self, Parts};
@@ -103,10 +105,26 @@ impl Cx<'_> {
 
     pub(super) fn no_host(&mut self, c: &NoHost) -> Result<Outcome, Reason> {
         self.check_leadership(c.leadership)?;
-        let mut vm = self.state.vms.get(&c.vm).cloned().ok_or_else(|| not_found(Kind::Vm, c.vm))?;
+        let vm = self.state.vms.get(&c.vm).cloned().ok_or_else(|| not_found(Kind::Vm, c.vm))?;
         if !self.state.waiting.contains(&c.vm) {
             return Err(wrong_state(format!("VM `{}` is not waiting for a host", vm.name)));
         }
+        for vm in self.told(vm, c) {
+            self.no_host_for(vm, c)?;
+        }
+        Ok(Outcome::Vm(c.vm))
+    }
+
+    /// The VMs of which `c` is said: `vm`, or all of its batch that wait.
+    fn told(&self, vm: Vm, c: &NoHost) -> Vec<Vm> {
+        if c.batch.is_none() || vm.batch.is_none() {
+            return vec![vm];
+        }
+        let waiting = self.state.waiting.iter().filter_map(|id| self.state.vms.get(id));
+        waiting.filter(|other| other.batch == vm.batch).cloned().collect()
+    }
+
+    fn no_host_for(&mut self, mut vm: Vm, c: &NoHost) -> Result<(), Reason> {
         vm.refusals = c
             .refusals
             .iter()
@@ -118,10 +136,13 @@ impl Cx<'_> {
             vm.decision = Some(self.decision(choice, BTreeSet::new()));
         }
         let counts = if c.counts.is_empty() { count(&c.refusals) } else { c.counts.clone() };
-        let message = no_node_fits(&counts);
+        let message = match c.batch {
+            Some(fit) => no_batch_fits(fit, &counts),
+            None => no_node_fits(&counts),
+        };
         // Nobody may be there to ask again for one that lost its node.
         if c.give_up && !vm.recovery.failing_over {
-            self.state.waiting.remove(&c.vm);
+            self.state.waiting.remove(&vm.id);
             vm.status = VmStatus::Error;
             vm.task_state = None;
             vm.waiting_since = None;
@@ -135,7 +156,7 @@ impl Cx<'_> {
             self.event(Kind::Vm, vm.id, &vm.name, "trying-again", message);
         }
         self.put_vm(vm);
-        Ok(Outcome::Vm(c.vm))
+        Ok(())
     }
 
     /// After a round that ended with too many failures it is tried elsewhere; after one that ended for want of other

@@ -124,6 +124,7 @@ impl Cx<'_> {
         if task_before != vm.task_state || vm.recovery.task_since.is_none() {
             vm.recovery.task_since = vm.task_state.map(|_| self.at);
         }
+        vm.batch = vm.batch.filter(|_| self.state.waiting.contains(&vm.id));
         let (building, seat) = (vm.building(), vm.seat());
         let before = self.state.vms.insert(vm.id, vm);
         self.state.move_seat(before.as_ref().and_then(Vm::seat), seat);

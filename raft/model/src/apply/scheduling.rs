@@ -135,7 +135,19 @@ impl Cx<'_> {
         {
             return Err(reason.clone());
         }
+        if c.atomic && created.len() > 1 && self.knows(2) {
+            self.bind(&created);
+        }
         Ok(Outcome::Vms { created, refused })
+    }
+
+    /// From here on these are placed together or not at all.
+    fn bind(&mut self, created: &[VmId]) {
+        for id in created {
+            if let Some(vm) = self.state.vms.get_mut(id) {
+                vm.batch = created.first().copied();
+            }
+        }
     }
 }
 

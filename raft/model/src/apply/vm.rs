@@ -45,6 +45,7 @@ impl Cx<'_> {
             observed: None,
             excluded: Vec::new(),
             refusals: Vec::new(),
+            batch: None,
             reserved: None,
             decision: None,
             waiting_since: Some(self.at),

@@ -107,6 +107,16 @@ pub struct NoHost {
     /// What was decided on, for the record; without it the record of the last decision stays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub choice: Option<Choice>,
+    /// The VM waits with its whole batch, and this is said of all of it; the reasons are those of the first VM too many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<BatchFit>,
+}
+
+/// How many VMs of an atomic batch fit at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BatchFit {
+    pub fit: u32,
+    pub of: u32,
 }
 
 /// Start, stop or reboot.

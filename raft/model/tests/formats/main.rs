@@ -130,6 +130,7 @@ fn samples() -> Vec<Command> {
             atomic: true,
         }),
         Command::NoHost(NoHost {
+            batch: None,
             leadership,
             vm: vm(),
             refusals: vec![HostReason {
