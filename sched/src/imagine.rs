@@ -11,6 +11,7 @@ use holm_model::{Epoch, NodeId, State, VmId};
 
 use crate::policy::Policy;
 use crate::queue;
+use crate::steady::{is_held_back, without};
 
 /// Changes the nodes that exist.
 pub fn change(state: &mut State, nodes: &[NodeId], how: impl Fn(&mut Node)) {
@@ -44,7 +45,7 @@ pub fn forget(state: &mut State, id: VmId) {
 }
 
 /// What was asked of placed VMs has come about: those that are to fail over do, as far as their node has not said so
-/// yet, and those that a drain stopped run again, as they will when it is over.
+/// yet, those that a drain stopped run again, as they will when it is over, and those that are to leave their node have.
 pub fn fulfil(state: &mut State) {
     let to_arm = |vm: &Vm| vm.spec.availability == Availability::Failover && !vm.is_failover_in_force();
     let changed = state.vms.values().filter(|vm| vm.claim.is_some());
@@ -56,10 +57,29 @@ pub fn fulfil(state: &mut State) {
         vm.claim.iter_mut().for_each(|claim| claim.availability = vm.spec.availability);
         state.vms.insert(vm.id, vm);
     }
+    let leaving = state.vms.values().filter(|vm| vm.claim.is_some() && vm.recovery.vacate.is_some());
+    for vm in leaving.cloned().collect::<Vec<Vm>>() {
+        displace(state, &vm);
+        let Some(record) = state.vms.get_mut(&vm.id) else { continue };
+        record.recovery.move_to = record.recovery.vacate.take().and_then(|vacate| vacate.to);
+        if vm.power.want == WantPower::On {
+            state.waiting.insert(vm.id);
+        } else {
+            record.status = VmStatus::Shutoff;
+        }
+    }
 }
 
-/// Gives hosts to the waiting VMs that find one, as decisions to come would, and says which.
+/// Gives hosts to the waiting VMs that find one, as decisions to come would, and says which. Those that are held back
+/// stay so.
 pub fn settle(state: &mut State) -> BTreeMap<VmId, NodeId> {
+    let held: Vec<VmId> = state
+        .waiting
+        .iter()
+        .filter(|id| state.vms.get(*id).is_some_and(|vm| is_held_back(state, vm)))
+        .copied()
+        .collect();
+    *state = without(state, held.iter());
     let policy = Policy::of(&state.scheduler);
     let mut placed = BTreeMap::new();
     loop {

@@ -1,6 +1,7 @@
 //! Where a VM goes, and why not there: filters, weighers, batch selection, explanations, what-if and the
 //! leader's controllers. All pure: state and facts in, commands out, the same answer everywhere.
 
+pub mod admission;
 pub mod advice;
 mod column;
 pub mod controller;
@@ -23,6 +24,7 @@ pub mod request;
 pub mod reserve;
 pub mod select;
 mod shape;
+mod steady;
 pub mod weigher;
 pub mod weighers;
 pub mod what_if;
@@ -34,7 +36,7 @@ pub use filter::Filter;
 pub use foresee::{Foresight, foresee};
 pub use host::Host;
 pub use ignored::ignored;
-pub use n_plus_one::{NPlusOne, n_plus_one, n_plus_one_after};
+pub use n_plus_one::{After, NPlusOne, n_plus_one, n_plus_one_after};
 pub use policy::Policy;
 pub use queue::{decide_again, replay};
 pub use rebalance::rebalance;

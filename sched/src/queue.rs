@@ -19,6 +19,7 @@ use holm_model::{NodeId, State, Timestamp, VmId};
 use crate::policy::Policy;
 use crate::select::{Batch, Reasons};
 use crate::shape::Chosen;
+use crate::steady;
 
 /// Most placements of one run: one log entry stays small and the next decision sees its effect.
 pub const PLACEMENTS_MAX: usize = 1_000;
@@ -67,7 +68,9 @@ pub fn turns<'v, 'a>(vms: &'v [&'a Vm]) -> impl Iterator<Item = &'v [&'a Vm]> {
 /// as it has recorded. The same state gives the same choice, bit for bit; none if no host fitted `vm`.
 pub fn replay(state: &State, withheld: &BTreeSet<NodeId>, vm: VmId) -> Option<Placement> {
     let policy = Policy::of(&state.scheduler);
-    run(state, &policy, withheld).placements.into_iter().find(|placement| placement.vm == vm)
+    let held = steady::held_back(state, &policy, withheld);
+    let offered = steady::without(state, held.keys());
+    run(&offered, &policy, withheld).placements.into_iter().find(|placement| placement.vm == vm)
 }
 
 /// The decision that `made` records of `vm`, made again on `seen`, the state of the revision it has seen: equal to it,

@@ -23,7 +23,7 @@ pub fn explain(
     names: &[String],
 ) -> Result<Explanation> {
     let batch = matches!(command, Command::CreateVms(_));
-    let command = n_plus_one::admitted_at(command, state.revision);
+    let command = holm_sched::admission::admitted_at(command, state.revision);
     let warnings = n_plus_one::judge_imagined(state, &actor, &command)?;
     let (imagined, outcome) = imagine(state, actor, command)?;
     let vms: Vec<VmId> = ids.iter().copied().filter(|id| imagined.vms.contains_key(id)).collect();

@@ -1,14 +1,14 @@
 //! `/v1/n-plus-one`: whether the cluster could lose any one node and still hold its failover VMs; and the
-//! admission of new ones by it.
+//! admission by it of new ones, and under a policy that refuses of all else that takes room.
 
 use std::sync::Arc;
 
 use axum::extract::State;
 use holm_api::{Code, NPlusOneVerdict, NodeLoss, ReadQuery};
 use holm_model::policy::NPlusOne;
-use holm_model::vm::{Availability, Vm, VmStatus, WantPower};
 use holm_model::{Actor, Command, Reason, Revision, State as Model};
 use holm_raft::handle::Published;
+use holm_sched::admission::{admitted_at, brings_failover, is_judged, objections};
 use holm_sched::n_plus_one::Loss;
 use holm_sched::what_if::{Voters, hindrances_of_any_loss};
 use utoipa_axum::router::OpenApiRouter;
@@ -23,8 +23,8 @@ use super::write::{Accepted, Basis, Intent, attempt};
 use crate::app::{App, Shared};
 use crate::clock;
 
-/// How often a judgement is made anew because other failover VMs came meanwhile.
-const TRIES: u32 = 16;
+/// How often a judgement is made anew because others took room meanwhile.
+pub const TRIES: u32 = 16;
 
 pub fn routes() -> OpenApiRouter<Shared> {
     OpenApiRouter::new().routes(routes!(show))
@@ -81,9 +81,9 @@ fn summary(verdict: &holm_sched::NPlusOne, hindrances: &[String]) -> String {
     }
 }
 
-/// Makes a write that may bring failover VMs, if the policy lets them come; with what it warns of. Judged first, on a
-/// linearizable read; apply takes the judgement only while no other failover VM has been admitted since, so of several
-/// at once each is judged with those before it.
+/// Makes a write that may bring failover VMs or take their room, if the policy lets it; with what it warns of. Judged
+/// first, on a linearizable read; apply takes the judgement only while nothing else has been admitted since, so of
+/// several at once each is judged with those before it.
 ///
 /// # Errors
 /// `n_plus_one`, when the policy refuses; or what the write itself is refused with.
@@ -118,7 +118,7 @@ pub async fn perform_admitted(
 /// Whether the write will be judged, as far as this node knows.
 fn is_refusing(state: &Model, build: &impl Fn(&Model) -> Result<Command>) -> bool {
     state.scheduler.n_plus_one == NPlusOne::Refuse
-        && build(state).is_ok_and(|command| brings_failover(state, &command))
+        && build(state).is_ok_and(|command| is_judged(state, NPlusOne::Refuse, &command))
 }
 
 async fn take_turn(app: &Shared) -> Result<tokio::sync::MutexGuard<'_, ()>> {
@@ -136,7 +136,7 @@ struct Judgement {
     warnings: Vec<String>,
 }
 
-/// Judges a write that would bring failover VMs; one that was answered before, or would be refused anyway, is let by.
+/// Judges a write that the policy asks about; one that was answered before, or would be refused anyway, is let by.
 async fn judge(
     app: &Shared,
     intent: &Intent,
@@ -144,9 +144,9 @@ async fn judge(
     again: bool,
 ) -> Result<Judgement> {
     let here = app.raft.state();
-    let spared = |command: &Command| {
-        !again && here.state.scheduler.n_plus_one == NPlusOne::Off || !brings_failover(&here.state, command)
-    };
+    // Who is asked to judge anew has not yet seen the policy that asks.
+    let policy = if again { NPlusOne::Refuse } else { here.state.scheduler.n_plus_one };
+    let spared = |command: &Command| !is_judged(&here.state, policy, command);
     if build(&here.state).is_ok_and(|command| spared(&command)) {
         return Ok(Judgement::default());
     }
@@ -155,15 +155,16 @@ async fn judge(
     let (Ok(command), Ok(None)) = (build(state), intent.answered(state)) else {
         return Ok(Judgement::default());
     };
-    if !brings_failover(state, &command) {
+    if !is_judged(state, state.scheduler.n_plus_one, &command) {
         return Ok(Judgement::default());
     }
+    let is_failover = brings_failover(state, &command);
     let command = admitted_at(command, state.revision);
     let (published, actor, imagined) = (snapshot.published(), intent.actor(), command.clone());
-    let sentences = think(move || without_room(&published.state, &actor, &imagined)).await?;
+    let sentences = think(move || objections(&published.state, clock::now(), &actor, &imagined)).await?;
     match state.scheduler.n_plus_one {
         NPlusOne::Off => Ok(Judgement::default()),
-        NPlusOne::Refuse if !sentences.is_empty() => Err(refusal(&sentences)),
+        NPlusOne::Refuse if !sentences.is_empty() => Err(refusal(&sentences, is_failover)),
         NPlusOne::Warn | NPlusOne::Refuse => {
             let judged = sentences.is_empty().then_some(command);
             Ok(Judgement { judged, warnings: warned(sentences) })
@@ -177,63 +178,27 @@ async fn judge(
 /// `n_plus_one`, as for the write itself.
 pub fn judge_imagined(state: &Model, actor: &Actor, command: &Command) -> Result<Vec<String>> {
     let policy = state.scheduler.n_plus_one;
-    if policy == NPlusOne::Off || !brings_failover(state, command) {
+    if !is_judged(state, policy, command) {
         return Ok(Vec::new());
     }
-    let sentences = without_room(state, actor, command);
+    let sentences = objections(state, clock::now(), actor, command);
     if policy == NPlusOne::Refuse && !sentences.is_empty() {
-        return Err(refusal(&sentences));
+        return Err(refusal(&sentences, brings_failover(state, command)));
     }
     Ok(warned(sentences))
 }
 
-/// What would no longer hold with a command of [`admitted_at`]; nothing where apply itself refuses it, which it does
-/// better.
-fn without_room(state: &Model, actor: &Actor, command: &Command) -> Vec<String> {
-    let verdict = holm_sched::n_plus_one_after(state, clock::now(), actor, command);
-    verdict.unwrap_or_default().sentences(state)
-}
-
-fn refusal(sentences: &[String]) -> Failure {
+fn refusal(sentences: &[String], is_failover: bool) -> Failure {
     let detail = format!("with it, the cluster could no longer lose any one node: {}", sentences.join("; "));
-    Failure::new(Code::NPlusOne, detail).field("availability").hint(
-        "add a node or make room (`holm cluster what-if --lose NODE` shows what would fit where), keep it pinned or \
-         off, or allow it with `holm scheduler set --n-plus-one warn`",
-    )
-}
-
-/// Whether there would be more VMs that fail over: one that is off does not.
-fn brings_failover(state: &Model, command: &Command) -> bool {
-    match command {
-        Command::CreateVm(vm) => vm.availability == Availability::Failover,
-        Command::CreateVms(vms) => vms.items.iter().any(|vm| vm.availability == Availability::Failover),
-        Command::SetVmPolicies(change) => {
-            let vm = state.vms.get(&change.vm);
-            change.availability == Some(Availability::Failover)
-                && vm.is_some_and(|vm| vm.spec.availability != Availability::Failover)
-        }
-        Command::SetVmPower(power) => {
-            let vm = state.vms.get(&power.vm).filter(|vm| vm.spec.availability == Availability::Failover);
-            // One that waits in BUILD was let in when it was created, and apply asks nothing of its start.
-            let let_in = |vm: &Vm| vm.claim.is_some() || vm.status == VmStatus::Build;
-            let off = vm.is_some_and(|vm| vm.power.want == WantPower::Off || !let_in(vm));
-            power.want == WantPower::On && !power.reboot && off
-        }
-        _ => false,
-    }
-}
-
-/// The command, judged to hold at this revision; at 0 if it was not judged.
-pub fn admitted_at(mut command: Command, judged: Revision) -> Command {
-    let judged = Some(judged);
-    match &mut command {
-        Command::CreateVm(vm) => vm.admitted = judged,
-        Command::CreateVms(vms) => vms.items.iter_mut().for_each(|vm| vm.admitted = judged),
-        Command::SetVmPolicies(change) => change.admitted = judged,
-        Command::SetVmPower(power) if power.want == WantPower::On => power.admitted = judged,
-        _ => {}
-    }
-    command
+    let failure = Failure::new(Code::NPlusOne, detail);
+    let (failure, less) = match is_failover {
+        true => (failure.field("availability"), "keep it pinned or off, "),
+        false => (failure, ""),
+    };
+    failure.hint(format!(
+        "add a node or make room (`holm cluster what-if --lose NODE` shows what would fit where), {less}or allow it \
+         with `holm scheduler set --n-plus-one warn`"
+    ))
 }
 
 /// What the policy warns of in the state as it is.

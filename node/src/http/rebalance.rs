@@ -9,7 +9,7 @@ use holm_api::{PlannedMove, Rebalance, RebalanceQuery, RefusedMove, StartRebalan
 use holm_model::command::{MoveVms, Relocation};
 use holm_model::reply::Outcome;
 use holm_model::vm::{DEFAULT_STOP_TIMEOUT_S, StopMode};
-use holm_model::{Command, NodeId, State as Model, VmId};
+use holm_model::{Command, NodeId, Reason, State as Model, VmId};
 use holm_sched::Policy;
 use holm_sched::rebalance::{Bounds, Move, Plan, under_way};
 use utoipa_axum::router::OpenApiRouter;
@@ -18,11 +18,11 @@ use utoipa_axum::routes;
 use super::answer::Answer;
 use super::convert;
 use super::extract::{Change, Query};
-use super::n_plus_one::think;
+use super::n_plus_one::{TRIES, think};
 use super::openapi::WriteHeaders;
 use super::problem::{Failure, Result};
 use super::read::Snapshot;
-use super::write::{Accepted, Basis, perform};
+use super::write::{Accepted, Basis, attempt};
 use crate::app::Shared;
 
 /// Most moves of one plan.
@@ -56,22 +56,30 @@ async fn start(
 ) -> Result<Answer<Rebalance>> {
     intent.refuse_if_match()?;
     let bounds = bounds(body.max_moves, body.min_gain)?;
-    let snapshot = Snapshot::take(&app.raft, holm_api::Consistency::Linearizable).await?;
-    if let Some(done) = intent.answered(snapshot.state())? {
-        return begun(Accepted { done, duplicate: true, published: snapshot.published() }, bounds).await;
+    let mut tries = TRIES;
+    loop {
+        let snapshot = Snapshot::take(&app.raft, holm_api::Consistency::Linearizable).await?;
+        if let Some(done) = intent.answered(snapshot.state())? {
+            return begun(Accepted { done, duplicate: true, published: snapshot.published() }, bounds).await;
+        }
+        let published = snapshot.published();
+        let (command, shown) = think(move || {
+            let plan = planned(&published.state, bounds);
+            (command(&published.state, &plan), shown(&published.state, &plan))
+        })
+        .await?;
+        let Some(command) = command else {
+            let applied = !shown.moves.is_empty();
+            return Ok(Answer::read(&snapshot, Rebalance { applied, moves: Vec::new(), ..shown }));
+        };
+        tries -= 1;
+        match attempt(&app.raft, &intent, Basis::Local, |_| Ok(command.clone())).await? {
+            Ok(accepted) => return begun(accepted, bounds).await,
+            // Others took room meanwhile: planned anew.
+            Err(Reason::Unadmitted { .. }) if tries > 0 => {}
+            Err(reason) => return Err(reason.into()),
+        }
     }
-    let published = snapshot.published();
-    let (command, shown) = think(move || {
-        let plan = planned(&published.state, bounds);
-        (command(&published.state, &plan), shown(&published.state, &plan))
-    })
-    .await?;
-    let Some(command) = command else {
-        let applied = !shown.moves.is_empty();
-        return Ok(Answer::read(&snapshot, Rebalance { applied, moves: Vec::new(), ..shown }));
-    };
-    let accepted = perform(&app.raft, &intent, Basis::Local, |_| Ok(command.clone())).await?;
-    begun(accepted, bounds).await
 }
 
 /// What was begun, at this call or, by the same key, at an earlier one.
@@ -130,7 +138,12 @@ fn command(state: &Model, plan: &Plan) -> Option<Command> {
     let moves: Vec<Relocation> = due.into_iter().filter_map(one).collect();
     let stop = StopMode::Graceful { timeout_s: DEFAULT_STOP_TIMEOUT_S };
     let planned = u32::try_from(plan.moves.len()).ok();
-    (!moves.is_empty()).then_some(Command::MoveVms(MoveVms { moves, stop, planned }))
+    (!moves.is_empty()).then_some(Command::MoveVms(MoveVms {
+        moves,
+        stop,
+        planned,
+        admitted: Some(state.revision),
+    }))
 }
 
 fn shown_move(state: &Model, vm: VmId, from: NodeId, to: NodeId, gain: u64) -> PlannedMove {

@@ -65,7 +65,7 @@ async fn evacuate(State(app): State<Shared>, name: Named, change: Change<Evacuat
     let Change { body, intent } = change;
     let (confirm_node_off, expected) = (body.confirm_node_off, intent.expected);
     change_vm(&app, &name, &intent, StatusCode::ACCEPTED, |vm| {
-        Command::EvacuateVm(command::EvacuateVm { vm, confirm_node_off, expected })
+        Command::EvacuateVm(command::EvacuateVm { vm, confirm_node_off, admitted: None, expected })
     })
     .await
 }

@@ -69,8 +69,8 @@ pub struct State {
     /// By name; `default` only once something was said of it.
     #[serde(default, skip_serializing_if = "OrdMap::is_empty")]
     pub projects: OrdMap<String, Project>,
-    /// When a VM that may fail over was last admitted by a policy that refuses ([`crate::policy::NPlusOne::Refuse`]): a
-    /// judgement of N+1 from before says nothing about now.
+    /// When a VM that takes room was last admitted by a policy that refuses ([`crate::policy::NPlusOne::Refuse`]), before
+    /// the rules of number 2 one that may fail over: a judgement of N+1 from before says nothing about now.
     #[serde(default, skip_serializing_if = "is_never")]
     pub admitted: Revision,
     /// Limits by project.

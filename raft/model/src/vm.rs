@@ -74,6 +74,11 @@ impl Vm {
         Some((claim.node, self.id))
     }
 
+    /// Whether it is in the queue, as [`crate::State::waiting`] says.
+    pub fn waits(&self) -> bool {
+        self.status == VmStatus::Build && self.claim.is_none()
+    }
+
     /// On how many hosts it failed to build in this round.
     pub fn failed_this_round(&self) -> usize {
         self.excluded.len().saturating_sub(self.recovery.tried_before as usize)

@@ -220,8 +220,13 @@ fn two_that_were_judged_on_the_same_state_are_not_both_admitted() {
     cluster.done("default", failover(11, Some(since)));
     let never = Some(Revision::default());
     assert!(matches!(cluster.refused("default", failover(12, never)), Reason::Unadmitted { .. }));
-    // Pinned VMs are not judged, and those of one entry are judged together.
-    cluster.done("default", Command::CreateVm(vm(13, "pinned")));
+    // Pinned VMs take room, and are judged; those of one entry together.
+    let pinned = |admitted| Command::CreateVm(CreateVm { admitted, ..vm(13, "pinned") });
+    for never in [None, never, Some(since)] {
+        assert!(matches!(cluster.refused("default", pinned(never)), Reason::Unadmitted { .. }));
+    }
+    cluster.done("default", pinned(Some(cluster.state.revision)));
+    assert_eq!(cluster.state.admitted, cluster.state.revision);
     let batch = [14, 15].map(|n| match failover(n, Some(cluster.state.revision)) {
         Command::CreateVm(vm) => vm,
         _ => unreachable!(),
@@ -247,9 +252,14 @@ fn two_that_were_judged_on_the_same_state_are_not_both_admitted() {
 #[test]
 fn an_entry_from_before_admission_was_asked_for_replays_as_it_was_applied() {
     let (mut cluster, failover) = refusing();
-    for n in [10, 11] {
-        cluster.done("default", failover(n, None));
+    let pinned = |admitted| Command::CreateVm(CreateVm { admitted, ..vm(13, "pinned") });
+    for command in [failover(10, None), failover(11, None), pinned(Some(Revision::default()))] {
+        let actor = Actor { name: "test".into(), project: "default".into() };
+        let proposal = Proposal { key: None, seen: cluster.state.revision, actor, command };
+        let entry = Entry { rules: 1, ..Entry::new(Timestamp(1), proposal) };
+        assert!(matches!(apply(&mut cluster.state, &entry).reply, Reply::Done(_)));
     }
+    assert!(cluster.state.admitted < cluster.state.revision, "a pinned one was none that counts");
 }
 
 #[test]

@@ -18,7 +18,7 @@ use crate::controller::{Controller, Facts, Rest};
 use crate::policy::Policy;
 use crate::preempt::Eviction;
 use crate::select::{Batch, Reasons};
-use crate::{queue, request};
+use crate::{queue, request, steady};
 
 /// Most `NoHost` of one decision; the rest follows in the next. Reasons that changed are recorded again for so many at
 /// the front of the queue only: a node that goes down is news for thousands, and each would be written.
@@ -54,7 +54,9 @@ impl Controller for Placement {
         let leadership = leadership.revision;
         let policy = Policy::of(&state.scheduler);
         let withheld = doubtful(facts);
-        let queue::Run { placements, unplaced, short, batch } = queue::run(state, &policy, &withheld);
+        let held = steady::held_back(state, &policy, &withheld);
+        let offered = steady::without(state, held.keys());
+        let queue::Run { placements, unplaced, short, batch } = queue::run(&offered, &policy, &withheld);
         let batch_of = |placement: &command::Placement| state.vms.get(&placement.vm).and_then(|vm| vm.batch);
         let mut commands: Vec<Command> = placements
             .chunk_by(|a, b| batch_of(a) == batch_of(b))
@@ -65,10 +67,10 @@ impl Controller for Placement {
             })
             .map(Command::PlaceVms)
             .collect();
-        if unplaced.is_empty() {
+        if unplaced.is_empty() && held.is_empty() {
             return commands;
         }
-        let eviction = batch.eviction(&unplaced);
+        let eviction = batch.eviction(&unplaced).filter(|(vm, of)| steady::may_evict(&offered, *vm, of));
         let preempting = eviction.as_ref().map(|(vm, _)| *vm);
         let reservations = batch.reservations(&unplaced, facts.now);
         let build_timeout_ms = state.scheduler.build_timeout_ms();
@@ -83,6 +85,9 @@ impl Controller for Placement {
             said.no_host(leadership, facts.now, vm, reserve, in_front)
         });
         commands.extend(no_hosts.take(NO_HOST_MAX).map(Command::NoHost));
+        let held = held.into_iter().filter_map(|(id, why)| Some((state.vms.get(&id)?, why)));
+        let held = held.filter_map(|(vm, why)| said.held_back(leadership, facts.now, vm, why));
+        commands.extend(held.take(NO_HOST_MAX).map(Command::NoHost));
         commands.extend(eviction.map(|(vm, eviction)| {
             let Eviction { node, victims } = eviction;
             let stop = StopMode::Graceful { timeout_s: EVICTION_STOP_S };
@@ -171,6 +176,20 @@ impl<'b, 'a> Said<'b, 'a> {
         let news = must || differ(&reasons, vm);
         let Reasons { counts, refusals, batch } = reasons.as_ref().clone();
         let choice = Some(self.choice.clone());
+        let vm = vm.id;
+        news.then_some(NoHost { leadership, vm, refusals, give_up, counts, reserve, retry, choice, batch })
+    }
+}
+
+impl Said<'_, '_> {
+    /// What to record about a VM that fits, but is held back, if that is news.
+    fn held_back(&self, leadership: Revision, now: Timestamp, vm: &Vm, why: HostReason) -> Option<NoHost> {
+        let give_up = gives_up(vm, now, self.build_timeout_ms);
+        let counts = [(why.by.clone(), 1)].into();
+        let reasons = Reasons { counts, refusals: vec![why], batch: None };
+        let news = give_up || vm.reserved.is_some() || differ(&reasons, vm);
+        let Reasons { counts, refusals, batch } = reasons;
+        let (reserve, retry, choice) = (None, false, Some(self.choice.clone()));
         let vm = vm.id;
         news.then_some(NoHost { leadership, vm, refusals, give_up, counts, reserve, retry, choice, batch })
     }

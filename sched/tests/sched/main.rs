@@ -1,6 +1,7 @@
 //! The scheduler against the real state machine: clusters are made by applying commands, and decisions
 //! are judged by applying them.
 
+mod admission;
 mod advice;
 mod batches;
 mod cluster;

@@ -10,14 +10,14 @@ use holm_sched::{n_plus_one, n_plus_one_after};
 
 use crate::cluster::{Cluster, MEDIUM};
 
-const TWO: Size = Size { vcpus: 2, memory_mib: 1024, disk_gib: 1 };
+pub const TWO: Size = Size { vcpus: 2, memory_mib: 1024, disk_gib: 1 };
 
-fn failover(vm: &mut CreateVm) {
+pub fn failover(vm: &mut CreateVm) {
     vm.availability = Availability::Failover;
     vm.policies.disk_loss = DiskLoss::Recreate;
 }
 
-fn on(cluster: &mut Cluster, node: u64, change: impl FnOnce(&mut CreateVm)) -> VmId {
+pub fn on(cluster: &mut Cluster, node: u64, change: impl FnOnce(&mut CreateVm)) -> VmId {
     for other in (1..=3).filter(|other| *other != node) {
         cluster.cordon(other, "test");
     }
@@ -28,7 +28,7 @@ fn on(cluster: &mut Cluster, node: u64, change: impl FnOnce(&mut CreateVm)) -> V
 }
 
 /// Three hosts of 8 vCPUs; per host so many failover VMs of 2.
-fn cluster(failovers: [usize; 3]) -> Cluster {
+pub fn cluster(failovers: [usize; 3]) -> Cluster {
     let mut cluster = Cluster::of(&[MEDIUM; 3]);
     for (node, count) in (1..).zip(failovers) {
         (0..count).for_each(|_| _ = on(&mut cluster, node, failover));
@@ -50,7 +50,7 @@ fn it_holds_while_the_others_have_room_and_says_by_how_much_it_does_not() {
     assert_eq!((verdict.vms, verdict.losses.len()), (9, 3));
     let first = &verdict.losses[0];
     assert_eq!((first.node, first.vms, first.stuck.len()), (NodeId(1), 3, 1));
-    let words = "without node `n1`, 1 of its 3 failover VMs would fit nowhere; they claim 2 VCPU, 1040 MEMORY_MB, 1 DISK_GB";
+    let words = "without node `n1`, 1 of its 3 failover VMs would fit nowhere (vm3); they claim 2 VCPU, 1040 MEMORY_MB, 1 DISK_GB";
     assert_eq!(verdict.sentences(&full.state)[0], words);
 }
 
@@ -74,7 +74,7 @@ fn a_creation_is_judged_as_if_it_were_placed_and_changes_nothing() {
     let before = cluster.state.clone();
     let pinned = Command::CreateVm(cluster.request(flavor, |_| {}));
     let judge = |command: &Command| {
-        n_plus_one_after(&cluster.state, cluster.now, &actor, command).expect("it may be created")
+        n_plus_one_after(&cluster.state, cluster.now, &actor, command).expect("it may be created").verdict
     };
     assert!(!judge(&pinned).holds(), "it takes room that the others may need");
     let mut more = cluster.clone();
@@ -86,7 +86,7 @@ fn a_creation_is_judged_as_if_it_were_placed_and_changes_nothing() {
 
 fn holds_after(cluster: &Cluster, command: Command) -> bool {
     let actor = Actor { name: "test".into(), project: "default".into() };
-    n_plus_one_after(&cluster.state, cluster.now, &actor, &command).expect("apply takes it").holds()
+    n_plus_one_after(&cluster.state, cluster.now, &actor, &command).expect("apply takes it").verdict.holds()
 }
 
 pub fn start(vm: VmId) -> Command {
@@ -194,7 +194,8 @@ fn a_policy_that_refuses_takes_one_of_all_that_were_judged_at_once() {
     let judged = Some(cluster.state.revision);
     assert!(matches!(cluster.power(vms[1], WantPower::On, judged), Reply::Done(_)));
     // An entry from before this was asked means what it meant.
-    assert!(matches!(cluster.power(vms[2], WantPower::On, None), Reply::Done(_)));
+    assert!(unadmitted(&cluster.apply(start(vms[2]))));
+    assert!(matches!(cluster.apply_under(1, start(vms[2])), Reply::Done(_)));
 }
 
 #[test]
@@ -203,7 +204,7 @@ fn a_failover_vm_that_waits_is_not_held_either() {
     cluster.create(Size { vcpus: 9, ..TWO }, failover);
     let verdict = n_plus_one(&cluster.state);
     assert_eq!((verdict.waiting.len(), verdict.losses.len()), (1, 0));
-    assert_eq!(verdict.sentences(&cluster.state), ["1 of 2 failover VMs fit nowhere even now"]);
+    assert_eq!(verdict.sentences(&cluster.state), ["1 of 2 failover VMs fit nowhere even now (vm2)"]);
 }
 
 #[test]

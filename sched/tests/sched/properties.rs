@@ -318,10 +318,10 @@ proptest! {
             let Ok(foreseen) = n_plus_one_after(&cluster.state, cluster.now, &actor, &command) else { continue };
             cluster.done(command.clone());
             come_to_rest(&mut cluster);
-            prop_assert_eq!(n_plus_one(&cluster.state).holds(), foreseen.holds());
+            prop_assert_eq!(n_plus_one(&cluster.state).holds(), foreseen.verdict.holds());
             if let Command::SetVmPolicies(SetVmPolicies { vm, .. }) = command && cluster.record(vm).claim.is_some() {
                 cluster.tell_armed(vm, cluster.record(vm).recovery.availability_revision);
-                prop_assert_eq!(n_plus_one(&cluster.state).holds(), foreseen.holds());
+                prop_assert_eq!(n_plus_one(&cluster.state).holds(), foreseen.verdict.holds());
             }
         }
     }

@@ -47,7 +47,7 @@ fn carry_out(cluster: &mut Cluster, plan: &Plan) {
         let epoch = cluster.record(moved.vm).claim.as_ref().expect("it is placed").epoch;
         Relocation { vm: moved.vm, epoch, to: moved.to, gain: moved.gain }
     });
-    let command = MoveVms { moves: moves.collect(), stop: StopMode::Force, planned: None };
+    let command = MoveVms { moves: moves.collect(), stop: StopMode::Force, planned: None, admitted: None };
     let done = cluster.done(Command::MoveVms(command));
     assert_eq!(done.outcome, Outcome::Placed { refused: vec![] });
     for moved in &plan.moves {
@@ -111,7 +111,7 @@ fn what_cannot_move_stays_with_the_reason() {
     for (vm, why) in cases {
         let epoch = cluster.record(vm).claim.as_ref().expect("it is placed").epoch;
         let moves = vec![Relocation { vm, epoch, to: NodeId(2), gain: 0 }];
-        let done = cluster.done(Command::MoveVms(MoveVms { moves, stop: StopMode::Force, planned: None }));
+        let done = cluster.done(Command::MoveVms(MoveVms { moves, stop: StopMode::Force, planned: None, admitted: None }));
         let Outcome::Placed { refused } = done.outcome else { panic!("{done:?}") };
         assert!(refused[0].1.to_string().ends_with(why), "{refused:?}");
     }
@@ -206,7 +206,7 @@ fn begin(cluster: &mut Cluster) -> (usize, Vec<Moved>) {
         Relocation { vm: moved.vm, epoch, to: moved.to, gain: moved.gain }
     });
     let (moves, planned) = (moves.collect(), Some(plan.moves.len() as u32));
-    let done = cluster.done(Command::MoveVms(MoveVms { moves, stop: StopMode::Force, planned }));
+    let done = cluster.done(Command::MoveVms(MoveVms { moves, stop: StopMode::Force, planned, admitted: None }));
     let Outcome::Moved { begun, refused, .. } = done.outcome else { panic!("{done:?}") };
     assert_eq!(refused, []);
     (plan.moves.len(), begun)
@@ -280,7 +280,7 @@ fn a_move_to_a_host_without_room_beside_what_is_on_its_way_there_is_refused() {
             Relocation { vm: *vm, epoch, to: NodeId(2), gain: 0 }
         };
         let (moves, stop) = (vms.iter().map(to).collect(), StopMode::Force);
-        let done = cluster.done(Command::MoveVms(MoveVms { moves, stop, planned: Some(3) }));
+        let done = cluster.done(Command::MoveVms(MoveVms { moves, stop, planned: Some(3), admitted: None }));
         let Outcome::Moved { begun, refused, .. } = done.outcome else { panic!("{done:?}") };
         let begun: Vec<VmId> = begun.iter().map(|moved| moved.vm).collect();
         (begun, refused.iter().map(|(vm, reason)| format!("{vm}: {reason}")).collect::<Vec<_>>())

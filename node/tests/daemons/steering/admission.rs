@@ -63,11 +63,50 @@ async fn what_would_break_n_plus_one_is_refused_also_when_many_come_at_once() {
         daemons[0].post("/v1/vms?dry_run=true", failover("dry")).await.expect(409).json["code"],
         "n_plus_one"
     );
+    // A pinned one would take the room they need.
+    let refused = daemons[1].post("/v1/vms", vm("pinned", json!({}))).await.expect(409).json;
+    let detail = refused["detail"].as_str().unwrap_or_default();
+    assert_eq!(refused["code"], "n_plus_one", "{refused}");
+    assert!(detail.contains("would fit nowhere (vm-"), "{refused}");
+    assert!(refused["hint"].as_str().is_some_and(|hint| hint.contains("--n-plus-one warn")), "{refused}");
+    set_policy(&daemons[0], json!({"n_plus_one": "warn"})).await;
     let pinned = daemons[0].post("/v1/vms", vm("pinned", json!({}))).await.expect(202).json;
     assert_eq!(pinned["warnings"], Value::Null);
+    set_policy(&daemons[0], json!({"n_plus_one": "refuse"})).await;
     let set = json!({"availability": "failover"});
     assert_eq!(daemons[0].patch("/v1/vms/pinned", set).await.expect(409).json["code"], "n_plus_one");
     assert_eq!(daemons[0].get("/v1/vms/pinned").await.json["availability"], "pinned");
+}
+
+/// Of pinned and failover VMs that come at once, from every node, only so many are let in that N+1 holds; and it still
+/// does once they run.
+#[tokio::test(flavor = "multi_thread")]
+async fn pinned_vms_that_come_at_once_take_no_room_that_failover_vms_need() {
+    let daemons = three_nodes().await;
+    let n1 = &daemons[0];
+    set_policy(n1, json!({"n_plus_one": "refuse"})).await;
+    n1.post("/v1/vms", vm("held", json!({"availability": "failover", "count": 2}))).await.expect(202);
+    let asked = (0..9).map(|n| {
+        let daemon = &daemons[n % 3];
+        let availability = if n % 4 == 0 { "failover" } else { "pinned" };
+        async move {
+            let body = vm(&format!("vm-{n}"), json!({ "availability": availability }));
+            let decided = async |daemon: &Daemon| {
+                let answer = daemon.post("/v1/vms", body.clone()).await;
+                (answer.status != 503).then_some(answer)
+            };
+            daemon.until(&format!("vm-{n} is created or refused"), decided).await
+        }
+    });
+    let answers = join_all(asked).await;
+    let (accepted, refused): (Vec<&Answer>, Vec<&Answer>) =
+        answers.iter().partition(|answer| answer.status == 202);
+    assert!(!accepted.is_empty() && refused.iter().all(|answer| answer.json["code"] == "n_plus_one"));
+    for answer in &accepted {
+        n1.until_status(answer.json["name"].as_str().unwrap_or_default(), "ACTIVE").await;
+    }
+    let verdict = n1.get("/v1/n-plus-one").await.expect(200).json;
+    assert_eq!(verdict["holds"], true, "{verdict}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,8 +1,9 @@
-//! N+1 admission where it cannot be raced: a VM that is to fail over comes when it is created, when that is asked of it,
-//! and when it is started, since one that is off stays with its node. The question itself takes filters and weighers, so whoever proposes
-//! answers it, on a state of some revision; what is checked here is that since then neither another failover VM was
-//! admitted nor the policy changed. What else takes room meanwhile (a pinned VM, a node that goes) is found by the next
-//! judgement, as it would be had it come a moment after the admission.
+//! N+1 admission where it cannot be raced: whatever takes room from the VMs that are to fail over is let in only as it
+//! was judged: one of those itself when it is created, when that is asked of it, and when it is started, since one that
+//! is off stays with its node; any other when it is created, started without a host, moved, evacuated or freed from its
+//! node, and once more when it is placed after it has waited. The question itself takes filters and weighers, so whoever proposes answers it, on a state of some revision;
+//! what is checked here is that since then nothing else was admitted and the policy did not change. A node that goes is
+//! found by the next judgement, as it would be had it gone a moment after the admission.
 
 use super::Cx;
 use crate::id::Revision;
@@ -11,8 +12,24 @@ use crate::reply::Reason;
 use crate::vm::Availability;
 
 impl Cx<'_> {
-    /// Whether a VM of this availability may come, when N+1 was judged to hold with it at `judged`. An entry that says
-    /// nothing is from before this was asked here, and replays as it was applied.
+    /// Lets a VM of this availability take room, when N+1 was judged to hold with it at `judged`.
+    ///
+    /// # Errors
+    /// As of [`Self::check_admission`].
+    pub(super) fn admit(
+        &mut self,
+        availability: Availability,
+        judged: Option<Revision>,
+    ) -> Result<(), Reason> {
+        self.check_admission(availability, judged)?;
+        if self.is_judged(availability) {
+            self.state.admitted = self.revision;
+        }
+        Ok(())
+    }
+
+    /// Whether it would be let in. An entry that says nothing is from before this was asked here, and replays as it was
+    /// applied; under the rules of number 2 it was not judged.
     ///
     /// # Errors
     /// [`Reason::Unadmitted`], when the policy refuses what was not judged, or was judged too early.
@@ -21,26 +38,22 @@ impl Cx<'_> {
         availability: Availability,
         judged: Option<Revision>,
     ) -> Result<(), Reason> {
-        if !self.is_admitted_by_n_plus_one(availability) {
+        let unasked = judged.is_none() && !self.knows(2);
+        if unasked || !self.is_judged(availability) {
             return Ok(());
         }
         // Those of one entry are judged together.
         let before = Some(self.state.admitted).filter(|admitted| *admitted != self.revision);
         let since = before.unwrap_or_default().max(self.state.scheduler.revision);
-        match judged {
-            Some(judged) if judged < since => Err(Reason::Unadmitted { since }),
-            Some(_) | None => Ok(()),
+        match judged.unwrap_or_default() < since {
+            true => Err(Reason::Unadmitted { since }),
+            false => Ok(()),
         }
     }
 
-    /// Takes note that one came.
-    pub(super) fn note_admission(&mut self, availability: Availability) {
-        if self.is_admitted_by_n_plus_one(availability) {
-            self.state.admitted = self.revision;
-        }
-    }
-
-    fn is_admitted_by_n_plus_one(&self, availability: Availability) -> bool {
-        availability == Availability::Failover && self.state.scheduler.n_plus_one == NPlusOne::Refuse
+    /// Pinned VMs since the rules of number 2.
+    fn is_judged(&self, availability: Availability) -> bool {
+        self.state.scheduler.n_plus_one == NPlusOne::Refuse
+            && (availability == Availability::Failover || self.knows(2))
     }
 }

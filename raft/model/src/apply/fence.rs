@@ -128,6 +128,9 @@ impl Cx<'_> {
         if node.up {
             return Err(wrong_state(format!("node `{}` is up; drain it instead", node.name)));
         }
+        if vm.power.want == WantPower::On && self.knows(2) {
+            self.admit(vm.spec.availability, c.admitted)?;
+        }
         self.lose_claim(&mut vm);
         if vm.status == VmStatus::Deleting {
             self.forget_vm(&vm);

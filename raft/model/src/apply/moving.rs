@@ -10,7 +10,7 @@ use crate::id::{GroupId, NodeId};
 use crate::limits;
 use crate::reply::{Kind, Moved, Outcome, Reason};
 use crate::resources::Resources;
-use crate::vm::{StopMode, TaskState, Vacate, Vm};
+use crate::vm::{Availability, StopMode, TaskState, Vacate, Vm};
 
 /// What is on its way.
 #[derive(Default)]
@@ -36,6 +36,9 @@ impl Cx<'_> {
                 "moves",
                 format!("are {}, must be 1 to {}", c.moves.len(), limits::BATCH_MAX),
             ));
+        }
+        if self.knows(2) {
+            self.admit(Availability::Failover, c.admitted)?;
         }
         let mut heading = c.planned.map(|_| self.heading());
         let (mut begun, mut refused) = (Vec::new(), Vec::new());

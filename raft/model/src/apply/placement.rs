@@ -65,6 +65,10 @@ impl Cx<'_> {
                 .map_err(|(by, message)| Reason::Infeasible { by: by.to_owned(), message })?,
             false => Parts::default(),
         };
+        // One that waited may take room that others were admitted to meanwhile; what comes fresh was judged with them.
+        if vm.spec.availability.is_pinned() && !vm.refusals.is_empty() && self.knows(2) {
+            self.admit(vm.spec.availability, placement.choice.as_ref().map(|choice| choice.seen))?;
+        }
         let resources = claim_of(&vm.spec);
         if !planted(Plant::ClaimLater) {
             node.add_claim(&resources, &parts);

@@ -64,9 +64,7 @@ impl Cx<'_> {
                 "the VM is leaving its node and its disk with it; set it when it has",
             ));
         }
-        if c.any_node {
-            vm.spec.node = None;
-        }
+        let is_freed = c.any_node && vm.spec.node.take().is_some();
         let before = vm.spec.availability;
         let policies = &mut vm.spec.policies;
         policies.disk_loss = c.disk_loss.unwrap_or(policies.disk_loss);
@@ -75,9 +73,13 @@ impl Cx<'_> {
         policies.start_delay_s = c.start_delay_s.unwrap_or(policies.start_delay_s);
         vm.spec.availability = c.availability.unwrap_or(before);
         self.check_policies(&vm.spec)?;
-        if vm.spec.availability != before {
-            self.check_admission(vm.spec.availability, c.admitted)?;
-            self.note_admission(vm.spec.availability);
+        let is_changed = vm.spec.availability != before;
+        // One that waited for its node may now take another's room.
+        let takes_room = is_freed && vm.waits() && self.knows(2);
+        if is_changed && vm.spec.availability == Availability::Failover || takes_room {
+            self.admit(vm.spec.availability, c.admitted)?;
+        }
+        if is_changed {
             vm.recovery.availability_revision = self.revision;
             // Pinned holds from this entry on; failover once its node says that it is armed (rule 12).
             if let Some(claim) = &mut vm.claim

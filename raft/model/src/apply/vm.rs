@@ -8,7 +8,8 @@ use crate::limits;
 use crate::quota::usage_of;
 use crate::reply::{Kind, Outcome, Reason};
 use crate::vm::{
-    DEFAULT_STOP_TIMEOUT_S, Power, Recovery, StopMode, TaskState, Vm, VmSpec, VmStatus, WantPower,
+    Availability, DEFAULT_STOP_TIMEOUT_S, Power, Recovery, StopMode, TaskState, Vm, VmSpec, VmStatus,
+    WantPower,
 };
 
 impl Cx<'_> {
@@ -28,8 +29,7 @@ impl Cx<'_> {
             return Err(Reason::Limit { message: format!("at most {} VMs", limits::VMS_MAX) });
         }
         self.check_quota(&usage)?;
-        self.check_admission(c.availability, c.admitted)?;
-        self.note_admission(c.availability);
+        self.admit(c.availability, c.admitted)?;
         self.use_quota(&self.actor.project, &usage);
         let stop = StopMode::Graceful { timeout_s: DEFAULT_STOP_TIMEOUT_S };
         let vm = Vm {
@@ -165,8 +165,10 @@ impl Cx<'_> {
         if vm.claim.is_some() && vm.power.want == WantPower::On {
             return Err(wrong_state(format!("VM `{}` is on, or being started, already", vm.name)));
         }
-        self.check_admission(vm.spec.availability, judged)?;
-        self.note_admission(vm.spec.availability);
+        // A pinned one takes no more room than it has while it is off.
+        if vm.spec.availability == Availability::Failover || vm.claim.is_none() {
+            self.admit(vm.spec.availability, judged)?;
+        }
         // Off on a fenced node it is lost, even if it was being built there.
         self.take_from_fenced(vm);
         vm.recovery.stopped_for = None;

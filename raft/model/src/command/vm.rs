@@ -246,6 +246,9 @@ pub struct MoveVms {
     /// Absent in entries from before that was asked: they mean what they meant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub planned: Option<u32>,
+    /// As in [`CreateVm`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub admitted: Option<Revision>,
 }
 
 /// One VM of a [`MoveVms`].
@@ -294,6 +297,9 @@ pub struct TaskOverdue {
 pub struct EvacuateVm {
     pub vm: VmId,
     pub confirm_node_off: bool,
+    /// As in [`CreateVm`]: elsewhere it takes room.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub admitted: Option<Revision>,
     #[serde(default)]
     pub expected: Option<Revision>,
 }

@@ -54,13 +54,14 @@ pub fn commands() -> Vec<Command> {
         Command::StopForDrain(StopForDrain { leadership, vms: vec![vm()] }),
         Command::RestartVm(RestartVm { leadership, vm: vm(), run: 2 }),
         Command::TaskOverdue(TaskOverdue { leadership, vm: vm(), task_state: TaskState::Spawning, run: 1 }),
-        Command::EvacuateVm(EvacuateVm { vm: vm(), confirm_node_off: true, expected: None }),
+        Command::EvacuateVm(EvacuateVm { vm: vm(), confirm_node_off: true, admitted: None, expected: None }),
         Command::ResetVmState(ResetVmState { vm: vm(), expected: None }),
         Command::SetClock(SetClock { leadership, by_ms: -3_600_000 }),
         Command::ShortenLease(ShortenLease { node, freeze: Revision(45) }),
         Command::MoveVms(MoveVms {
             moves: vec![Relocation { vm: vm(), epoch: epoch(), to: NodeId(2), gain: 0 }],
             planned: None,
+            admitted: None,
             stop: StopMode::Graceful { timeout_s: 60 },
         }),
         Command::PreemptVms(PreemptVms {

@@ -272,7 +272,7 @@ pub fn trouble(vm: impl Strategy<Value = u8> + Clone + 'static) -> impl Strategy
         1 => (0..2u8).prop_map(move |v| command(Command::DeleteVolume(DeleteVolume { id: volume_id(v), expected: None }))),
         2 => vm.clone().prop_map(|vm| Step::Vacated { vm }),
         1 => (vm.clone(), any::<bool>()).prop_map(move |(vm, confirm_node_off)| {
-            command(Command::EvacuateVm(EvacuateVm { vm: vm_id(vm), confirm_node_off, expected: None }))
+            command(Command::EvacuateVm(EvacuateVm { vm: vm_id(vm), confirm_node_off, admitted: judged(vm), expected: None }))
         }),
         1 => vm.prop_map(move |vm| command(Command::ResetVmState(ResetVmState { vm: vm_id(vm), expected: None }))),
     ]
@@ -417,6 +417,7 @@ pub fn command_of(step: &Step, state: &State, n: u64) -> Command {
             Command::MoveVms(MoveVms {
                 moves: vec![Relocation { vm: vm_id(*vm), epoch, to: *to, gain: 0 }],
                 planned: (vm % 2 == 0).then_some(1),
+                admitted: judged(*vm),
                 stop: StopMode::Force,
             })
         }
