@@ -82,6 +82,7 @@ pub fn record(node: NodeId) -> Vm {
         decision: None,
         excluded: vec![],
         refusals: vec![],
+        batch: None,
         reserved: None,
         waiting_since: None,
         recovery: Default::default(),
