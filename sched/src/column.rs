@@ -1,10 +1,15 @@
 //! One weigher's part in a decision: its multiplier on every host. Weighers that count nowhere have none.
 
+mod weights;
+
+use std::iter::repeat;
+
 use holm_model::State;
 
+pub use self::weights::Weights;
 use crate::host::Host;
 use crate::policy::{Policy, Weighing};
-use crate::weigher::{Range, Weigher, weighted};
+use crate::weigher::{Weigher, weighted};
 
 /// A weigher that counts somewhere.
 pub struct Column<'p> {
@@ -38,22 +43,36 @@ impl<'p> Column<'p> {
         policy.weighers.iter().filter_map(column).collect()
     }
 
-    /// Adds to the `scores` of `these` hosts what their `raw` weights count.
-    pub fn add(&self, these: &[usize], raw: &[i64], scores: &mut [i64]) {
-        let range = Range::of(raw).from(self.weigher.floor());
+    /// Adds to the `scores` of `these` hosts what their weights count.
+    pub fn add(&self, these: &[usize], weights: &Weights, scores: &mut [i64]) {
+        let range = weights.range().from(self.weigher.floor());
         if range.is_flat() {
             return;
         }
         let scale = range.scale();
-        let scores = scores.iter_mut().zip(raw);
+        match weights {
+            Weights::Same { weight, .. } => self.add_all(these, repeat(scale.normalise(*weight)), scores),
+            Weights::Each(each) => match scale.table(each.len()) {
+                Some(table) => self.add_all(these, each.iter().map(|raw| table.normalise(*raw)), scores),
+                None => self.add_all(these, each.iter().map(|raw| scale.normalise(*raw)), scores),
+            },
+        }
+    }
+
+    #[inline]
+    fn add_all(&self, these: &[usize], normalised: impl Iterator<Item = i64>, scores: &mut [i64]) {
+        let scores = scores.iter_mut().zip(normalised);
         match &self.multipliers {
-            // The usual one, and the division would be half the work.
-            Multipliers::Same(THOUSAND) => scores.for_each(|(score, raw)| *score += scale.normalise(*raw)),
-            Multipliers::Same(multiplier) => {
-                scores.for_each(|(score, raw)| *score += weighted(*multiplier, scale.normalise(*raw)));
+            // The division would be half the work.
+            Multipliers::Same(multiplier) if multiplier % THOUSAND == 0 => {
+                let multiplier = multiplier / THOUSAND;
+                scores.for_each(|(score, normalised)| *score += multiplier * normalised);
             }
-            Multipliers::PerHost(each) => scores.zip(these).for_each(|((score, raw), at)| {
-                *score += weighted(each[*at], scale.normalise(*raw));
+            Multipliers::Same(multiplier) => {
+                scores.for_each(|(score, normalised)| *score += weighted(*multiplier, normalised));
+            }
+            Multipliers::PerHost(each) => scores.zip(these).for_each(|((score, normalised), at)| {
+                *score += weighted(each[*at], normalised);
             }),
         }
     }

@@ -4,9 +4,10 @@
 use std::rc::Rc;
 
 use holm_model::aggregate::DEFAULT_ZONE;
-use holm_model::digest::{Digest, Free, FreeParts};
+use holm_model::digest::{self, Digest, Free};
 use holm_model::feasible;
 use holm_model::node::Node;
+use holm_model::parts::PCPU;
 use holm_model::room::PartsRoom;
 use holm_model::vm::{Vm, VmStatus};
 use holm_model::{NodeId, ResourceClass, Resources, State};
@@ -45,52 +46,41 @@ struct Rare<'a> {
     kept: Option<Kept<'a>>,
 }
 
-/// A claim in the classes of [`Free`].
+/// A claim, ready to be compared with what a digest tells.
 #[derive(Clone, Debug)]
 pub struct Wanted {
-    vcpus: i64,
-    memory_mib: i64,
-    disk_gib: i64,
-    /// The other classes.
-    custom: Resources,
+    usual: Free,
+    /// Dedicated CPUs.
+    pcpus: u32,
+    /// Whether the digest could tell: not where another class is asked for, or no memory.
+    is_told: bool,
 }
 
 impl Wanted {
     pub fn of(claim: &Resources) -> Self {
-        Self {
-            vcpus: clamp(claim.get(&ResourceClass::Vcpu)),
-            memory_mib: clamp(claim.get(&ResourceClass::MemoryMb)),
-            disk_gib: clamp(claim.get(&ResourceClass::DiskGb)),
-            custom: claim
-                .0
-                .iter()
-                .filter(|(class, _)| is_custom(class))
-                .map(|(c, n)| (c.clone(), *n))
-                .collect(),
-        }
+        let amount = |class| digest::clamp(claim.get(&class));
+        let (vcpus, memory_mib) = (amount(ResourceClass::Vcpu), amount(ResourceClass::MemoryMb));
+        let usual = Free { vcpus, memory_mib, disk_gib: amount(ResourceClass::DiskGb) };
+        let customs = claim.0.iter().filter(|(class, _)| matches!(class, ResourceClass::Custom(_)));
+        let (pcpus, others): (Vec<_>, Vec<_>) = customs.partition(|(class, _)| class.name() == PCPU);
+        let pcpus = pcpus.first().map_or(Ok(0), |(_, amount)| u32::try_from(**amount));
+        let asks_for_memory =
+            feasible::asked_for(&ResourceClass::MemoryMb, claim.get(&ResourceClass::MemoryMb)) > 0;
+        let is_told = pcpus.is_ok() && others.is_empty() && asks_for_memory;
+        Self { usual, pcpus: pcpus.unwrap_or(0), is_told }
     }
 
     /// Whether `host` has so much free; none where numbers alone cannot tell. The rule itself is
     /// `holm_model::feasible::has_capacity`, and this its answer.
+    #[inline]
     pub fn fits(&self, host: &Host<'_>) -> Option<bool> {
-        let free = &host.digest().free;
-        let within = |wanted: i64, free: i64| wanted == 0 || wanted <= free;
-        (!free.in_units).then(|| {
-            within(self.vcpus, free.vcpus)
-                && within(self.memory_mib, free.memory_mib)
-                && within(self.disk_gib, free.disk_gib)
-                && (self.custom.0.is_empty()
-                    || feasible::has_capacity(host.node, host.claimed(), &self.custom))
-        })
+        let digest = host.digest();
+        match digest.takes(&self.usual) {
+            Some(true) if self.is_told => digest.takes_pcpus(self.pcpus),
+            Some(false) => Some(false),
+            _ => None,
+        }
     }
-}
-
-fn is_custom(class: &ResourceClass) -> bool {
-    matches!(class, ResourceClass::Custom(_))
-}
-
-fn clamp(amount: u64) -> i64 {
-    i64::try_from(amount).unwrap_or(i64::MAX)
 }
 
 impl<'a> Host<'a> {
@@ -129,6 +119,12 @@ impl<'a> Host<'a> {
     #[inline]
     pub fn digest(&self) -> &Digest {
         &self.digest
+    }
+
+    /// What is free of the classes that every VM asks for.
+    #[inline]
+    pub fn free(&self) -> Free {
+        self.digest.free().unwrap_or_else(|| Free::of(&self.node.inventory, self.claimed()))
     }
 
     /// Its availability zone.
@@ -215,18 +211,20 @@ impl<'a> Host<'a> {
 
     fn change_claimed(&mut self, how: impl FnOnce(&mut Resources)) {
         let node = self.node;
-        let claimed = self.rare().claimed.get_or_insert_with(|| node.allocated.clone());
-        how(claimed);
-        let free = Free::of(&node.inventory, claimed);
-        self.digest.free = free;
+        how(self.rare().claimed.get_or_insert_with(|| node.allocated.clone()));
+        self.renew_digest();
     }
 
     fn change_parts(&mut self, how: impl FnOnce(&mut PartsRoom)) {
         let node = self.node;
-        let parts = self.rare().parts.get_or_insert_with(|| node.room.parts.clone());
-        how(parts);
-        let free = FreeParts::of(parts);
-        self.digest.parts = free;
+        how(self.rare().parts.get_or_insert_with(|| node.room.parts.clone()));
+        self.renew_digest();
+    }
+
+    fn renew_digest(&mut self) {
+        let mut digest = self.digest;
+        digest.claim(&self.node.inventory, self.claimed(), self.parts());
+        self.digest = digest;
     }
 
     /// What is kept of it for a VM that has long waited.

@@ -3,7 +3,7 @@
 use holm_model::vm::{RUNNERS_UP_MAX, Score, Vm};
 use holm_model::{NodeId, VmId};
 
-use crate::column::Column;
+use crate::column::{Column, Weights};
 use crate::filter::Filter;
 use crate::host::Host;
 use crate::policy::Policy;
@@ -33,7 +33,7 @@ pub(crate) struct Shape<'a> {
     /// Indices of the hosts that passed, ascending.
     passing: Vec<usize>,
     /// Column by column, in the order of `passing`.
-    raw: Vec<Vec<i64>>,
+    weights: Vec<Weights>,
     /// Memory for scores, in the same order.
     scores: Vec<i64>,
 }
@@ -46,22 +46,24 @@ impl<'a> Shape<'a> {
         let filters = policy.applying(&request);
         let applies = |column: &usize| columns[*column].weigher.applies(&request);
         let columns = (0..columns.len()).filter(applies).collect();
-        let (passing, raw, scores) = (Vec::new(), Vec::new(), Vec::new());
-        Self { request, seen: None, filters, columns, passing, raw, scores }
+        let (passing, weights, scores) = (Vec::new(), Vec::new(), Vec::new());
+        Self { request, seen: None, filters, columns, passing, weights, scores }
     }
 
     /// Asks filters and weighers about the `offered` hosts.
     pub fn ask_all(&mut self, columns: &[Column<'_>], hosts: &[Host<'_>], offered: &[usize]) {
         self.passing.clear();
         self.passing.reserve(offered.len());
-        self.raw = self.columns.iter().map(|_| Vec::with_capacity(offered.len())).collect();
-        let mut left = Vec::with_capacity(BLOCK);
+        self.weights = self.columns.iter().map(|_| Weights::EMPTY).collect();
+        let (mut left, mut weights) = (Vec::with_capacity(BLOCK), Vec::with_capacity(BLOCK));
         for block in offered.chunks(BLOCK) {
             left.clear();
             left.extend(block);
             self.filters.iter().for_each(|filter| filter.sieve(&self.request, hosts, &mut left));
-            for (column, raw) in self.columns.iter().zip(&mut self.raw) {
-                columns[*column].weigher.weigh_all(&self.request, hosts, &left, raw);
+            for (column, all) in self.columns.iter().zip(&mut self.weights) {
+                weights.clear();
+                columns[*column].weigher.weigh_all(&self.request, hosts, &left, &mut weights);
+                all.extend(&weights, offered.len());
             }
             self.passing.extend(&left);
         }
@@ -72,16 +74,16 @@ impl<'a> Shape<'a> {
         let host = &hosts[at];
         let passes = self.filters.iter().all(|filter| filter.passes(&self.request, host));
         let weights = self.columns.iter().map(|column| columns[*column].weigher.weigh(&self.request, host));
-        let raw = self.raw.iter_mut().zip(weights);
+        let each = self.weights.iter_mut().zip(weights);
         match (self.passing.binary_search(&at), passes) {
-            (Ok(place), true) => raw.for_each(|(raw, weight)| raw[place] = weight),
+            (Ok(place), true) => each.for_each(|(all, weight)| all.set(place, weight)),
             (Ok(place), false) => {
                 self.passing.remove(place);
-                raw.for_each(|(raw, _)| _ = raw.remove(place));
+                each.for_each(|(all, _)| all.remove(place));
             }
             (Err(place), true) => {
                 self.passing.insert(place, at);
-                raw.for_each(|(raw, weight)| raw.insert(place, weight));
+                each.for_each(|(all, weight)| all.insert(place, weight));
             }
             (Err(_), false) => {}
         }
@@ -115,8 +117,8 @@ impl<'a> Shape<'a> {
     fn score(&mut self, columns: &[Column<'_>]) {
         self.scores.clear();
         self.scores.resize(self.passing.len(), 0);
-        for (column, raw) in self.columns.iter().zip(&self.raw) {
-            columns[*column].add(&self.passing, raw, &mut self.scores);
+        for (column, weights) in self.columns.iter().zip(&self.weights) {
+            columns[*column].add(&self.passing, weights, &mut self.scores);
         }
     }
 }

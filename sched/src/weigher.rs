@@ -105,6 +105,16 @@ impl Scale {
         (quotient + u64::from(scaled - quotient * self.span >= self.span)) as i64
     }
 
+    /// The answers to every weight of the range, where it is narrow and `hosts` would ask for more.
+    pub fn table(&self, hosts: usize) -> Option<Table> {
+        let narrow = self.span <= TABLE_MAX && self.span < hosts as u64;
+        let normalised = |offset| self.normalise(self.range.min + offset);
+        narrow.then(|| Table {
+            min: self.range.min,
+            normalised: (0..=self.span as i64).map(normalised).collect(),
+        })
+    }
+
     /// The same formula in wide integers.
     #[cold]
     fn normalise_wide(&self, raw: i64) -> i64 {
@@ -113,6 +123,24 @@ impl Scale {
         }
         let offset = u128::from(raw.abs_diff(self.range.min));
         i64::try_from(offset * ONE as u128 / u128::from(self.span)).unwrap_or(ONE)
+    }
+}
+
+/// Spans up to here have a table that stays in the processor's nearest cache.
+const TABLE_MAX: u64 = 1024;
+
+/// A narrow range, normalised once for all.
+#[derive(Clone, Debug)]
+pub struct Table {
+    min: i64,
+    normalised: Vec<i64>,
+}
+
+impl Table {
+    /// [`Scale::normalise`].
+    #[inline]
+    pub fn normalise(&self, raw: i64) -> i64 {
+        self.normalised[(raw.max(self.min) - self.min) as usize]
     }
 }
 

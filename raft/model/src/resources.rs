@@ -181,6 +181,11 @@ impl Inventory {
         (self.min_unit..=self.max_unit).contains(&amount) && amount.is_multiple_of(self.step_size.max(1))
     }
 
+    /// Whether one claim may be of any size up to the greatest.
+    pub fn takes_any(&self) -> bool {
+        (self.min_unit, self.step_size) == (1, 1)
+    }
+
     /// `(total - reserved) × ratio`, rounded down: Placement's capacity.
     pub fn capacity(&self) -> u64 {
         let (usable, ratio) = (self.total.saturating_sub(self.reserved), self.allocation_ratio_thousandths);

@@ -55,8 +55,8 @@ fn reported<'h>(host: &'h Host<'_>, capability: &str) -> Option<Cow<'h, str>> {
     let vcpus = ResourceClass::Vcpu;
     let number = match capability {
         "host" => return Some(Cow::Borrowed(&host.node.name)),
-        "free_ram_mb" => host.digest().free.memory_mib.to_string(),
-        "free_disk_mb" => host.digest().free.disk_gib.saturating_mul(1024).to_string(),
+        "free_ram_mb" => host.free().memory_mib.to_string(),
+        "free_disk_mb" => host.free().disk_gib.saturating_mul(1024).to_string(),
         "vcpus_total" => host.node.inventory.get(&vcpus).map_or(0, |vcpus| vcpus.total).to_string(),
         "vcpus_used" => host.claimed().get(&vcpus).to_string(),
         "num_instances" => host.digest().vms.to_string(),

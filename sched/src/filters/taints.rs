@@ -52,6 +52,6 @@ impl Filter for Taints {
 
     #[inline]
     fn passes(&self, request: &Request<'_>, host: &Host<'_>) -> bool {
-        host.digest().no_schedule == 0 || untolerated(request, host, Effect::NoSchedule).next().is_none()
+        !host.digest().no_schedule || untolerated(request, host, Effect::NoSchedule).next().is_none()
     }
 }

@@ -18,6 +18,6 @@ impl Weigher for Cpu {
     }
 
     fn weigh(&self, _request: &Request<'_>, host: &Host<'_>) -> i64 {
-        host.digest().free.vcpus
+        host.free().vcpus
     }
 }

@@ -18,6 +18,6 @@ impl Weigher for Disk {
     }
 
     fn weigh(&self, _request: &Request<'_>, host: &Host<'_>) -> i64 {
-        host.digest().free.disk_gib
+        host.free().disk_gib
     }
 }

@@ -18,6 +18,6 @@ impl Weigher for Ram {
     }
 
     fn weigh(&self, _request: &Request<'_>, host: &Host<'_>) -> i64 {
-        host.digest().free.memory_mib
+        host.free().memory_mib
     }
 }
