@@ -3,6 +3,7 @@
 //! golden file, so a change here shows in review.
 
 pub mod aggregate;
+pub mod candidates;
 pub mod dev;
 pub mod flavor;
 pub mod group;
@@ -192,6 +193,8 @@ pub enum ClusterVerb {
         #[arg(long, value_name = "NODE")]
         drain: Vec<String>,
     },
+    /// Says which nodes would take a VM now, how many, and why the others would not: Placement's allocation candidates.
+    Candidates(candidates::Candidates),
 }
 
 #[derive(Debug, Subcommand)]

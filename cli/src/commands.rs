@@ -122,6 +122,7 @@ async fn ask_cluster(cx: &Context, noun: Noun) -> Result<(), Error> {
             cluster::rebalance::run(cx, apply, max_moves, min_gain).await
         }
         Noun::Cluster(ClusterVerb::WhatIf { lose, drain }) => cluster::what_if::run(cx, &lose, &drain).await,
+        Noun::Cluster(ClusterVerb::Candidates(typed)) => cluster::candidates::run(cx, &typed).await,
         Noun::Cluster(ClusterVerb::Status) => cluster::status::run(cx).await,
         Noun::Cluster(ClusterVerb::Freeze { time: Some(time), reason, .. }) => {
             cluster::freeze::begin(cx, time, reason).await

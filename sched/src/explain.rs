@@ -71,12 +71,22 @@ pub enum Verdict {
     Refused {
         by: String,
         message: String,
+        /// Those that would refuse it next, in the order they are asked: who mends the first must not meet them only then.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        also: Vec<Further>,
     },
     Fits {
         /// Sum of the weighted weights, in millionths.
         score_millionths: i64,
         weights: Vec<Weight>,
     },
+}
+
+/// A filter that refuses a host which another one refuses before it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Further {
+    pub by: String,
+    pub message: String,
 }
 
 /// One weigher's part in a score.
@@ -111,14 +121,18 @@ pub fn explain(state: &State, policy: &Policy, vm: &Vm) -> Explanation {
     let answers: Vec<_> = hosts
         .iter()
         .map(|host| {
-            policy.check(&request, host).inspect_err(|_| advice.add(policy, &request, host))?;
+            let refusals = policy.refusals(&request, host);
+            if !refusals.is_empty() {
+                advice.add(policy, &request, host);
+                return Err(refusals);
+            }
             let raw: Vec<i64> = columns.iter().map(|column| column.weigher.weigh(&request, host)).collect();
             ranges.iter_mut().zip(&raw).for_each(|(range, raw)| range.include(*raw));
             Ok(raw)
         })
         .collect();
-    let verdict = |(at, answer): (usize, Result<Vec<i64>, (&str, String)>)| match answer {
-        Err((by, message)) => Verdict::Refused { by: by.to_owned(), message },
+    let verdict = |(at, answer): (usize, Result<Vec<i64>, Vec<(&str, String)>>)| match answer {
+        Err(refusals) => refused(refusals),
         Ok(raw) => score(at, &columns, &ranges, &raw),
     };
     let verdicts = answers.into_iter().enumerate().map(verdict);
@@ -167,6 +181,13 @@ fn best(hosts: &[HostVerdict], vm: &Vm) -> Option<NodeId> {
         Verdict::Refused { .. } => None,
     };
     hosts.iter().filter_map(candidate).max().map(|(.., node)| node)
+}
+
+/// By all these filters, of which there is one at least.
+fn refused(refusals: Vec<(&str, String)>) -> Verdict {
+    let mut refusals = refusals.into_iter().map(|(by, message)| Further { by: by.to_owned(), message });
+    let Further { by, message } = refusals.next().expect("a filter refuses");
+    Verdict::Refused { by, message, also: refusals.collect() }
 }
 
 fn score(host: usize, columns: &[Column<'_>], ranges: &[Range], raw: &[i64]) -> Verdict {

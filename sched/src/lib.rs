@@ -3,6 +3,7 @@
 
 pub mod admission;
 pub mod advice;
+pub mod candidates;
 mod column;
 pub mod controller;
 pub mod controllers;

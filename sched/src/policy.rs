@@ -82,6 +82,13 @@ impl Policy {
             .try_for_each(|filter| filter.check(request, host).map_err(|refusal| (filter.name(), refusal)))
     }
 
+    /// Every filter that refuses, in the order they are asked, and why.
+    pub fn refusals(&self, request: &Request<'_>, host: &Host<'_>) -> Vec<(&'static str, Refusal)> {
+        let applying = self.filters.iter().filter(|filter| filter.applies(request));
+        let refuses = |filter: &Box<dyn Filter>| Some((filter.name(), filter.check(request, host).err()?));
+        applying.filter_map(refuses).collect()
+    }
+
     /// The first filter that refuses.
     pub fn refusing(&self, request: &Request<'_>, host: &Host<'_>) -> Option<&dyn Filter> {
         let refuses = |filter: &&dyn Filter| filter.applies(request) && !filter.passes(request, host);

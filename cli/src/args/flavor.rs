@@ -13,7 +13,7 @@ pub enum Verb {
     /// Shows a flavor.
     Show(Target),
     /// Says which nodes would take a VM of a flavor now, how many, and why the others would not (Placement's
-    /// allocation candidates).
+    /// allocation candidates; `holm cluster candidates` asks more).
     Candidates(Target),
     /// Deletes a flavor; VMs made from it keep their sizes.
     Delete(Target),

@@ -1,5 +1,6 @@
 //! `holm cluster …`
 
+pub mod candidates;
 pub mod freeze;
 pub mod policy;
 pub mod rebalance;

@@ -1,6 +1,7 @@
 //! What the API's records look like to people: a row in a list, and everything about one of them.
 
 mod aggregate;
+mod candidates;
 mod cluster;
 mod deleted;
 pub mod drain;

@@ -1,11 +1,11 @@
 //! What every record looks like in every format, kept as golden files: a change shows in review.
 
 use holm_api::{
-    Aggregate, AllocationCandidates, AvailabilityZone, Candidate, Cluster, Decision, Deleted, Event,
-    EventKind, Eviction, Explanation, Flavor, Freeze, GroupMember, GroupPolicy, HostVerdict, Image,
-    ImageKind, Member, Move, NPlusOneVerdict, Node, NodeLoss, Planned, PlannedMove, Project, Quota,
-    QuotaClass, Rebalance, RefusedVm, Replay, Role, ServerGroup, Stay, Staying, Verdict, VmStatus, Volume,
-    VolumeLock, Weight, WhatIf,
+    Aggregate, AllocationCandidates, AvailabilityZone, Candidate, ClassSummary, Cluster, Decision, Deleted,
+    Event, EventKind, Eviction, Explanation, Flavor, Freeze, GroupMember, GroupPolicy, HostVerdict, Image,
+    ImageKind, Member, Move, NPlusOneVerdict, Node, NodeLoss, Planned, PlannedMove, Project, ProviderSummary,
+    Quota, QuotaClass, Rebalance, Refusal, RefusedVm, Replay, Role, ServerGroup, Stay, Staying, Verdict,
+    VmStatus, Volume, VolumeLock, Weight, WhatIf,
 };
 
 use super::fixtures::*;
@@ -192,6 +192,10 @@ fn explanations() {
         verdict,
         by: by.map(Into::into),
         message: message.map(Into::into),
+        also: by
+            .map(|_| Refusal { by: "Capacity".into(), message: "VCPU: 4 wanted, 2 free of 8".into() })
+            .into_iter()
+            .collect(),
         score,
         weights: score.map(|score| weight("Ram", score)).into_iter().collect(),
     };
@@ -229,6 +233,7 @@ fn a_hundred_hosts_are_told_by_the_best_and_by_filter() {
         verdict: if fits { Verdict::Fits } else { Verdict::Refuses },
         by: (!fits).then(|| if n.is_multiple_of(9) { "ComputeStatus" } else { "Capacity" }.to_owned()),
         message: (!fits).then(|| format!("VCPU: 12 wanted, {n} free")),
+        also: vec![],
         score: fits.then_some(2.0 - n as f64 / 100.0),
         weights: vec![],
     };
@@ -381,20 +386,32 @@ fn what_ifs() {
     };
     insta::assert_snapshot!("n_plus_one", all_formats(&[verdict]));
     let candidates = AllocationCandidates {
-        flavor: "small".into(),
+        flavor: Some("small".into()),
+        requested: [("VCPU".to_owned(), 1)].into(),
         claim: [("VCPU".to_owned(), 1)].into(),
         candidates: vec![Candidate {
             node: "n1".into(),
             node_id: 1,
             score: 2.5,
+            allocations: [("VCPU".to_owned(), 1)].into(),
             free: [("VCPU".to_owned(), 7)].into(),
             count: 7,
+            summary: ProviderSummary {
+                resources: [("VCPU".to_owned(), ClassSummary { capacity: 16, used: 9 })].into(),
+                traits: vec!["CUSTOM_SSD".into()],
+            },
         }],
+        more: 3,
         refusals: building().refusals,
+        refused: [("Capacity".to_owned(), 4)].into(),
         advice: advice(),
+        warnings: vec!["no node has the trait `CUSTOM_A`".into()],
         revision: 40,
     };
-    insta::assert_snapshot!("candidates", all_formats(&[candidates]));
+    let amounts = AllocationCandidates { flavor: None, more: 0, candidates: vec![], ..candidates.clone() };
+    let output = Output { format: Format::Table, now: NOW };
+    let amounts = output.render_one(&amounts);
+    insta::assert_snapshot!("candidates", all_formats(&[candidates]) + "--- of amounts\n" + &amounts);
 }
 
 /// Of a decision that chose and of one that found no host, which another state would have given otherwise.

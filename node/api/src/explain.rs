@@ -135,9 +135,21 @@ pub struct HostVerdict {
     pub by: Option<String>,
     /// Its reason.
     pub message: Option<String>,
+    /// The filters that would refuse next, in the order they are asked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<Refusal>,
     /// Of a node that fits: the sum of the weights.
     pub score: Option<f64>,
     pub weights: Vec<Weight>,
+}
+
+/// A filter that refuses, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Refusal {
+    /// The filter.
+    pub by: String,
+    /// Its reason.
+    pub message: String,
 }
 
 /// In one word.

@@ -2,6 +2,7 @@
 //! body every failure has, and the names of Holm's headers. Plain data: no IO, no rules of the model.
 
 pub mod aggregate;
+pub mod candidates;
 pub mod cluster;
 pub mod deleted;
 pub mod drain;
@@ -29,12 +30,13 @@ pub mod volume;
 pub mod what_if;
 
 pub use aggregate::{Aggregate, AvailabilityZone, CreateAggregate, PatchAggregate};
+pub use candidates::{AllocationCandidates, Candidate, ClassSummary, ProviderSummary};
 pub use cluster::{Checkpoint, Cluster, Member, Role};
 pub use deleted::Deleted;
 pub use drain::{BeginMaintenance, DrainNode, DrainProgress, LeftVm, NextForVm};
 pub use event::{Event, EventKind};
 pub use explain::{
-    Advice, Decision, Eviction, Explanation, HostVerdict, Planned, Replay, Score, Verdict, Weight,
+    Advice, Decision, Eviction, Explanation, HostVerdict, Planned, Refusal, Replay, Score, Verdict, Weight,
 };
 pub use flavor::{CreateFlavor, Flavor};
 pub use group::{CreateServerGroup, GroupMember, GroupPolicy, PatchServerGroup, ServerGroup};
@@ -60,4 +62,4 @@ pub use scheduling::{Effect, Operator, Requirement, Scheduling, Taint, Toleratio
 pub use time::Timestamp;
 pub use vm::{CreateVm, CreatedVms, RebootVm, RefusedVm, StopVm, Vm, VmStatus};
 pub use volume::{CreateVolume, Volume, VolumeLock};
-pub use what_if::{AllocationCandidates, Candidate, Move, NPlusOneVerdict, NodeLoss, Stay, WhatIf};
+pub use what_if::{Move, NPlusOneVerdict, NodeLoss, Stay, WhatIf};

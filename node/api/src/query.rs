@@ -136,13 +136,22 @@ pub struct DrainQuery {
     pub dry_run: bool,
 }
 
-/// Of the allocation candidates.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+/// Of the allocation candidates; `required` and `member_of`, which may be repeated, come beside it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct CandidatesQuery {
-    /// Name or id.
-    pub flavor: String,
+    /// Name or id; this or `resources`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flavor: Option<String>,
+    /// What a VM would ask for, by resource class, as in Placement: `VCPU:2,MEMORY_MB:1024,CUSTOM_GPU:1`. The VMM's
+    /// own memory comes on top, as it does for flavors.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resources: Option<String>,
+    /// At most so many candidates, and so many refusals in words; 1 to 1000, 100 if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(minimum = 1, maximum = 1000)]
+    pub limit: Option<u32>,
     /// `linearizable` (default) or `stale`.
     #[serde(default)]
     #[param(inline)]

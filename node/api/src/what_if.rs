@@ -1,5 +1,4 @@
-//! Questions without effect: where VMs would go if nodes were lost or drained, and which nodes would take a
-//! flavor now.
+//! Questions without effect: where VMs would go if nodes were lost or drained.
 
 use std::collections::BTreeMap;
 
@@ -112,31 +111,4 @@ pub struct NodeLoss {
     pub stuck: Vec<String>,
     /// What these claim together, by resource class.
     pub missing: BTreeMap<String, u64>,
-}
-
-/// Which nodes would take a VM of a flavor now.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct AllocationCandidates {
-    pub flavor: String,
-    /// What such a VM would claim, by resource class; the VMM's own memory included.
-    pub claim: BTreeMap<String, u64>,
-    /// Nodes that would take it, best first.
-    pub candidates: Vec<Candidate>,
-    pub refusals: Vec<HostReason>,
-    /// What to do next about these.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub advice: Vec<Advice>,
-    pub revision: u64,
-}
-
-/// A node that would take it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Candidate {
-    pub node: String,
-    pub node_id: u64,
-    pub score: f64,
-    /// What is free there now, by class of the claim.
-    pub free: BTreeMap<String, u64>,
-    /// How many such VMs fit there, one after the other, by every filter; at most 1000 are counted.
-    pub count: u64,
 }

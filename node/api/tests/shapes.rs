@@ -305,6 +305,7 @@ fn event_explanation_and_delete() {
         verdict: Verdict::Fits,
         by: None,
         message: None,
+        also: vec![],
         score: Some(1.5),
         weights: vec![Weight {
             weigher: "Ram".to_owned(),
@@ -320,6 +321,10 @@ fn event_explanation_and_delete() {
         verdict: Verdict::Refuses,
         by: Some("ComputeStatus".to_owned()),
         message: Some("the node is down".to_owned()),
+        also: vec![Refusal {
+            by: "Taints".to_owned(),
+            message: "taint `gpu:NoSchedule`: not tolerated".to_owned(),
+        }],
         score: None,
         weights: vec![],
     };

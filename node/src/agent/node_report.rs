@@ -128,10 +128,12 @@ async fn look(
     let host = Facts { missing_parts: missing, ..host };
     let before = last.map(|report| report.conditions.clone()).unwrap_or_default();
     let found = health::judge(&host, &before.keys().map(String::as_str).collect());
-    let mut inventory = inventory(here.ratios, amounts(&host, shared_cpus(&topology, &offer)), last);
+    let vcpus_max = topology.kvm.map_or(u64::MAX, |kvm| kvm.max_vcpus as u64);
+    let mut inventory =
+        inventory(here.ratios, amounts(&host, shared_cpus(&topology, &offer)), vcpus_max, last);
     if !offer.cpus.is_empty() {
         let dedicated = offer.cpus.len() as u64;
-        inventory.insert(ResourceClass::Custom(PCPU.to_owned()), Inventory::of(dedicated));
+        inventory.insert(ResourceClass::Custom(PCPU.to_owned()), Inventory::bounded(dedicated, vcpus_max));
     }
     let mut capabilities =
         host_facts::capabilities(&here.cpu, &facts, here.firmware.as_deref(), host.watchdog);
@@ -170,10 +172,12 @@ fn amounts(facts: &Facts, cpus: Option<u64>) -> [(ResourceClass, Option<(u64, u6
     ]
 }
 
-/// A class that cannot be told is not gone: what was last reported of it stands.
+/// A class that cannot be told is not gone: what was last reported of it stands. One VM gets what the host has at most,
+/// whatever the ratio, as with Nova's drivers: two of its vCPUs on one CPU wait for each other.
 fn inventory(
     ratios: InventoryConfig,
     amounts: [(ResourceClass, Option<(u64, u64)>); 3],
+    vcpus_max: u64,
     last: Option<&NodeReport>,
 ) -> BTreeMap<ResourceClass, Inventory> {
     let ratio = |class: &ResourceClass| match class {
@@ -186,7 +190,7 @@ fn inventory(
             Some((total, reserved)) => Inventory {
                 reserved,
                 allocation_ratio_thousandths: (ratio(&class) * 1000.0).round() as u64,
-                ..Inventory::of(total)
+                ..Inventory::bounded(total, if class == ResourceClass::Vcpu { vcpus_max } else { u64::MAX })
             },
             None => last?.inventory.get(&class)?.clone(),
         };
@@ -225,6 +229,26 @@ mod tests {
                 "{online:?} {dedicated:?}"
             );
         }
+    }
+
+    /// Nova's libvirt driver reports `max_unit` = total for VCPU, PCPU, MEMORY_MB and DISK_GB.
+    #[test]
+    fn one_vm_gets_what_the_host_has_at_most_whatever_the_ratio() {
+        let ratios = InventoryConfig { cpu_allocation_ratio: 4.0, ..InventoryConfig::default() };
+        let amounts = |cpus| {
+            [
+                (ResourceClass::Vcpu, Some((cpus, 0))),
+                (ResourceClass::MemoryMb, Some((8192, 1024))),
+                (ResourceClass::DiskGb, Some((100, 10))),
+            ]
+        };
+        let most = |cpus, vcpus_max| {
+            let reported = inventory(ratios, amounts(cpus), vcpus_max, None);
+            reported.into_values().map(|inventory| inventory.max_unit).collect::<Vec<_>>()
+        };
+        assert_eq!(most(4, u64::MAX), [4, 8192, 100]);
+        assert_eq!(most(4096, 1024), [1024, 8192, 100], "KVM's bound");
+        assert_eq!(most(0, u64::MAX), [1, 8192, 100], "all CPUs are set apart");
     }
 
     /// A daemon bound to the CPUs that are not set apart, as `CPUAffinity=` of its unit does it.

@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 
 use axum::extract::State;
-use holm_api::{Explanation, HostVerdict, ReadQuery, Verdict, Weight};
+use holm_api::{Explanation, HostVerdict, ReadQuery, Refusal, Verdict, Weight};
 use holm_model::feasible;
 use holm_model::vm::{Vm, VmStatus};
 use holm_model::{NodeId, State as Model};
-use holm_sched::explain::Verdict as Answered;
+use holm_sched::explain::{Further, Verdict as Answered};
 use holm_sched::{Policy, ignored};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -49,7 +49,12 @@ async fn explain(
 
 /// What every node's filters and weighers say of `vm`, best first.
 pub fn explanation(state: &Model, vm: &Vm) -> Explanation {
-    let explained = holm_sched::explain(state, &Policy::of(&state.scheduler), vm);
+    explanation_by(state, &Policy::of(&state.scheduler), vm)
+}
+
+/// The same by another policy than the one in force.
+pub fn explanation_by(state: &Model, policy: &Policy, vm: &Vm) -> Explanation {
+    let explained = holm_sched::explain(state, policy, vm);
     let mut hosts: Vec<HostVerdict> =
         explained.hosts.iter().map(|host| verdict(vm, host.node, &host.name, &host.verdict)).collect();
     // Where it is, then best first, then those that refuse; ties keep the order of ids.
@@ -88,13 +93,16 @@ fn verdict(vm: &Vm, node: NodeId, name: &str, answered: &Answered) -> HostVerdic
         verdict: if holds { Verdict::Holds } else { Verdict::Fits },
         by: None,
         message: None,
+        also: Vec::new(),
         score: None,
         weights: Vec::new(),
     };
     match answered {
-        Answered::Refused { by, message } => {
+        Answered::Refused { by, message, also } => {
             host.by = Some(by.clone());
             host.message = Some(message.clone());
+            let further = |it: &Further| Refusal { by: it.by.clone(), message: it.message.clone() };
+            host.also = also.iter().map(further).collect();
             if !holds {
                 host.verdict = Verdict::Refuses;
             }

@@ -162,6 +162,8 @@ async fn judge(
     let command = admitted_at(command, state.revision);
     let (published, actor, imagined) = (snapshot.published(), intent.actor(), command.clone());
     let sentences = think(move || objections(&published.state, clock::now(), &actor, &imagined)).await?;
+    // What apply refuses it says better, and what it takes after all was not judged.
+    let Ok(sentences) = sentences else { return Ok(Judgement::default()) };
     match state.scheduler.n_plus_one {
         NPlusOne::Off => Ok(Judgement::default()),
         NPlusOne::Refuse if !sentences.is_empty() => Err(refusal(&sentences, is_failover)),
@@ -181,7 +183,7 @@ pub fn judge_imagined(state: &Model, actor: &Actor, command: &Command) -> Result
     if !is_judged(state, policy, command) {
         return Ok(Vec::new());
     }
-    let sentences = objections(state, clock::now(), actor, command);
+    let sentences = objections(state, clock::now(), actor, command).unwrap_or_default();
     if policy == NPlusOne::Refuse && !sentences.is_empty() {
         return Err(refusal(&sentences, brings_failover(state, command)));
     }

@@ -153,10 +153,11 @@ fn words(shortage: Shortage<'_>) -> Refusal {
         Shortage::Absent { class } => format!("{class}: the node has none"),
         Shortage::Unit { class, amount, inventory } => {
             let Inventory { min_unit, max_unit, step_size, .. } = inventory;
-            let steps = format!("in steps of {step_size}");
+            let steps = Some(step_size).filter(|step| **step > 1).map(|step| format!(", in steps of {step}"));
+            let steps = steps.unwrap_or_default();
             match *max_unit {
-                u64::MAX => format!("{class}: {amount} wanted, a VM gets {min_unit} at least, {steps}"),
-                most => format!("{class}: {amount} wanted, a VM gets {min_unit} to {most}, {steps}"),
+                u64::MAX => format!("{class}: {amount} wanted, a VM gets {min_unit} at least{steps}"),
+                most => format!("{class}: {amount} wanted, a VM gets {min_unit} to {most}{steps}"),
             }
         }
         Shortage::Full { class, amount, free, capacity } => {
@@ -187,7 +188,9 @@ fn shortages_by<'a>(
         let amount = *amount;
         let Some(inventory) = node.inventory.get(class) else { return Some(Shortage::Absent { class }) };
         let asked = asked_for(class, amount);
-        if !inventory.takes(asked) {
+        // Who asks for none of it takes what the VMM needs, which no unit limits. VMs always ask for memory; a question
+        // about other classes need not.
+        if asked > 0 && !inventory.takes(asked) {
             return Some(Shortage::Unit { class, amount: asked, inventory });
         }
         let (capacity, used) = (inventory.capacity(), claimed.get(class));

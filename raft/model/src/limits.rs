@@ -184,6 +184,9 @@ pub fn count(field: &str, count: usize) -> Result<(), Reason> {
     Ok(())
 }
 
+/// Greatest amount of a class a VM may ask for.
+pub const AMOUNT_MAX: u64 = 1 << 40;
+
 /// A class an operator may name: one of Placement's standard classes here, or `CUSTOM_…` of capitals,
 /// digits and `_`.
 ///

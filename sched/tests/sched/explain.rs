@@ -30,7 +30,7 @@ fn each_host_has_its_refusal_or_its_score_by_weigher() {
                     weights.iter().map(|w| (w.weigher.as_str(), w.raw, w.normalised_millionths)).collect();
                 format!("{} {score_millionths} {weights:?}", host.name)
             }
-            Verdict::Refused { by, message } => format!("{} {by}: {message}", host.name),
+            Verdict::Refused { by, message, .. } => format!("{} {by}: {message}", host.name),
         })
         .collect();
     let expected = [
@@ -57,7 +57,11 @@ fn verdicts_read_well_as_json() {
     let host = HostVerdict {
         node: NodeId(3),
         name: "n3".into(),
-        verdict: Verdict::Refused { by: "Capacity".into(), message: "VCPU: 4 wanted, 2 free of 8".into() },
+        verdict: Verdict::Refused {
+            by: "Capacity".into(),
+            message: "VCPU: 4 wanted, 2 free of 8".into(),
+            also: Vec::new(),
+        },
     };
     let json = r#"{"node":3,"name":"n3","verdict":{"refused":{"by":"Capacity","message":"VCPU: 4 wanted, 2 free of 8"}}}"#;
     assert_eq!(serde_json::to_string(&host).expect("it serialises"), json);

@@ -249,7 +249,12 @@ fn words(about: &str, state: &State, explanation: &Explanation) -> String {
     for host in hosts {
         let mark = if explanation.best == Some(host.node) { "*" } else { " " };
         let verdict = match &host.verdict {
-            Verdict::Refused { by, message } => format!("{by}: {message}"),
+            Verdict::Refused { by, message, also } => {
+                let also: Vec<_> = also.iter().map(|further| further.by.as_str()).collect();
+                let also =
+                    if also.is_empty() { String::new() } else { format!("; also {}", also.join(", ")) };
+                format!("{by}: {message}{also}")
+            }
             Verdict::Fits { score_millionths, weights } => {
                 let telling = weights.iter().filter(|weight| weight.normalised_millionths != 0);
                 let parts: Vec<String> = telling

@@ -54,7 +54,7 @@ fn cpus(cluster: &mut Cluster, vcpus: u32, extra_specs: &[(&str, &str)]) -> Opti
 fn refusal(cluster: &Cluster, vm: VmId) -> String {
     let explanation = explain(&cluster.state, &Policy::of(&cluster.state.scheduler), cluster.record(vm));
     match &explanation.hosts[0].verdict {
-        holm_sched::explain::Verdict::Refused { by, message } => format!("{by}: {message}"),
+        holm_sched::explain::Verdict::Refused { by, message, .. } => format!("{by}: {message}"),
         other => panic!("{other:?}"),
     }
 }

@@ -110,7 +110,7 @@ fn explain_says_for_whom_a_host_is_kept_and_what_is_left_over() {
         let explanation = explain(&cluster.state, &Policy::of(&cluster.state.scheduler), cluster.record(vm));
         let mut hosts = explanation.hosts.into_iter();
         match hosts.find(|verdict| verdict.node.0 == host).expect("it is there").verdict {
-            Verdict::Refused { by, message } => format!("{by}: {message}"),
+            Verdict::Refused { by, message, .. } => format!("{by}: {message}"),
             Verdict::Fits { .. } => "fits".to_owned(),
         }
     };

@@ -285,7 +285,7 @@ fn a_dry_run_explains_a_vm_that_does_not_exist_and_leaves_nothing_behind() {
         explain_request(&cluster.state, cluster.now, &actor(), &request).expect("it may be created");
     assert_eq!((explanation.best, explanation.placed_on), (Some(NodeId(1)), None));
     let message = "VCPU: 4 wanted, 2 free of 2".to_owned();
-    let refused = Verdict::Refused { by: "Capacity".into(), message };
+    let refused = Verdict::Refused { by: "Capacity".into(), message, also: Vec::new() };
     assert_eq!(explanation.hosts[1].verdict, refused);
     assert_eq!(cluster.state, before);
     cluster.done(Command::CreateVm(request.clone()));

@@ -180,12 +180,14 @@ fn verdict(verdict: Verdict) -> &'static str {
     }
 }
 
-/// The refusal, or how the score came about.
+/// The refusal with the names of those that would come next, or how the score came about.
 fn why(host: &HostVerdict) -> String {
     let refusal = [host.by.as_deref(), host.message.as_deref()];
     let refusal: Vec<_> = refusal.into_iter().flatten().collect();
     if !refusal.is_empty() {
-        return refusal.join(": ");
+        let also: Vec<_> = host.also.iter().map(|further| further.by.as_str()).collect();
+        let also = if also.is_empty() { String::new() } else { format!("; also {}", also.join(", ")) };
+        return refusal.join(": ") + &also;
     }
     let counts = host.weights.iter().filter(|weight| weight.score != 0.0);
     let weights: Vec<_> = counts.map(|weight| format!("{} {:.3}", weight.weigher, weight.score)).collect();

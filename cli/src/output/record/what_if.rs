@@ -1,10 +1,10 @@
 //! Answers to questions without effect, as people see them: what would become of VMs, whether the cluster could
-//! lose a node, which nodes would take a flavor.
+//! lose a node.
 
-use holm_api::{AllocationCandidates, Move, NPlusOne, NPlusOneVerdict, Stay, WhatIf};
+use holm_api::{Move, NPlusOne, NPlusOneVerdict, Stay, WhatIf};
 
 use super::vm::{hosts, what_helps};
-use super::{Record, amounts, field, indented};
+use super::{Record, field, indented};
 use crate::output::table::{self, Table};
 use crate::output::text::Now;
 
@@ -103,40 +103,5 @@ impl Record for NPlusOneVerdict {
             losses.row(vec![loss.node.clone(), stuck, missing.join(", ")]);
         }
         if self.losses.is_empty() { fields } else { format!("{fields}\n{}", losses.render()) }
-    }
-}
-
-impl Record for AllocationCandidates {
-    const COLUMNS: &'static [&'static str] = &["FLAVOR", "CANDIDATES"];
-
-    fn name(&self) -> String {
-        self.flavor.clone()
-    }
-
-    fn row(&self, _now: Now) -> Vec<String> {
-        let nodes: Vec<_> = self.candidates.iter().map(|candidate| candidate.node.as_str()).collect();
-        vec![self.flavor.clone(), nodes.join(", ")]
-    }
-
-    fn detail(&self, _now: Now) -> String {
-        let fields = table::fields(&[
-            field("Flavor", &self.flavor),
-            field("A VM claims", amounts(&self.claim)),
-            field("Revision", self.revision),
-        ]);
-        let mut nodes = Table::new(&["NODE", "FITS", "SCORE", "FREE, OR WHY NOT"]);
-        for one in &self.candidates {
-            let score = format!("{:.3}", one.score);
-            nodes.row(vec![one.node.clone(), one.count.to_string(), score, amounts(&one.free)]);
-        }
-        for refusal in &self.refusals {
-            let why = format!("{}: {}", refusal.by, refusal.message);
-            nodes.row(vec![refusal.node.clone(), "0".into(), String::new(), why]);
-        }
-        let mut text = format!("{fields}\n{}", nodes.render());
-        if !self.advice.is_empty() {
-            text += &format!("\nWhat helps:\n{}", indented(&what_helps(&self.advice)));
-        }
-        text
     }
 }

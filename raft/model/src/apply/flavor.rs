@@ -4,7 +4,7 @@ use super::{Cx, check_expected, invalid, not_found};
 use crate::command::{CreateFlavor, DeleteFlavor};
 use crate::feasible::RESOURCES;
 use crate::flavor::Flavor;
-use crate::limits;
+use crate::limits::{self, AMOUNT_MAX};
 use crate::parts::Wanted;
 use crate::reply::{Kind, Outcome, Reason};
 use crate::resources::ResourceClass;
@@ -40,9 +40,6 @@ fn is_of_a_group(key: &str) -> bool {
     let scope = key.split_once(':').map_or("", |(scope, _)| scope);
     key == "group_policy" || ["resources", "trait"].iter().any(|of| scope.starts_with(of) && scope != *of)
 }
-
-/// Greatest amount of a class a flavor may ask for.
-const AMOUNT_MAX: u64 = 1 << 40;
 
 impl Cx<'_> {
     pub(super) fn create_flavor(&mut self, c: &CreateFlavor) -> Result<Outcome, Reason> {
