@@ -11,7 +11,7 @@ pub use drain::Drain;
 pub use fencing::Fencing;
 pub use node_health::{DOWN_AFTER_MS, NodeHealth, UP_BELOW_MS};
 pub use overdue::Overdue;
-pub use placement::{NO_HOST_MAX, Placement, RETRY_DOUBLINGS, RETRY_PAUSE_MS};
+pub use placement::{NO_HOST_MAX, Placement, RETRY_DOUBLINGS, RETRY_PAUSE_MS, TOLD_MAX};
 pub use restart::Restart;
 
 use crate::controller::Controller;

@@ -128,7 +128,7 @@ fn full_queues() -> [Case; 3] {
         ..Case::of(100, label, 10_000)
     };
     [
-        case("10000 VMs that fit nowhere, all new", Expect::NewsOf(100), |_| {}),
+        case("10000 VMs that fit nowhere, all new", Expect::NewsOf(1000), |_| {}),
         case("10000 VMs that fit nowhere, all told", Expect::NewsOf(0), tell_all),
         case("10000 VMs that fit nowhere, and a node goes down", Expect::NewsOf(100), |state| {
             tell_all(state);

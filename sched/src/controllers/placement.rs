@@ -24,6 +24,9 @@ use crate::{queue, request, steady};
 /// the front of the queue only: a node that goes down is news for thousands, and each would be written.
 pub const NO_HOST_MAX: usize = 100;
 
+/// Most VMs, or batches, that one decision says something new of: those of whom the same is said share an entry.
+pub const TOLD_MAX: usize = 1_000;
+
 /// How long an evicted guest may take to shut down before it is powered off, in seconds; Kubernetes' grace period.
 pub const EVICTION_STOP_S: u32 = 30;
 
@@ -84,10 +87,10 @@ impl Controller for Placement {
             let in_front = place < NO_HOST_MAX;
             said.no_host(leadership, facts.now, vm, reserve, in_front)
         });
-        commands.extend(no_hosts.take(NO_HOST_MAX).map(Command::NoHost));
+        commands.extend(joined(no_hosts));
         let held = held.into_iter().filter_map(|(id, why)| Some((state.vms.get(&id)?, why)));
         let held = held.filter_map(|(vm, why)| said.held_back(leadership, facts.now, vm, why));
-        commands.extend(held.take(NO_HOST_MAX).map(Command::NoHost));
+        commands.extend(joined(held));
         commands.extend(eviction.map(|(vm, eviction)| {
             let Eviction { node, victims } = eviction;
             let stop = StopMode::Graceful { timeout_s: EVICTION_STOP_S };
@@ -174,24 +177,46 @@ impl<'b, 'a> Said<'b, 'a> {
         }
         let reasons = self.reasons(vm);
         let news = must || differ(&reasons, vm);
-        let Reasons { counts, refusals, batch } = reasons.as_ref().clone();
-        let choice = Some(self.choice.clone());
-        let vm = vm.id;
-        news.then_some(NoHost { leadership, vm, refusals, give_up, counts, reserve, retry, choice, batch })
+        let no_host = self.entry(leadership, vm, reasons.as_ref().clone());
+        news.then_some(NoHost { give_up, reserve, retry, ..no_host })
     }
 }
 
+/// In one entry each for those of whom the same is said.
+fn joined(no_hosts: impl Iterator<Item = NoHost>) -> impl Iterator<Item = Command> {
+    let mut entries: Vec<NoHost> = Vec::new();
+    for no_host in no_hosts.take(TOLD_MAX) {
+        match entries.iter().position(|entry| says_the_same(entry, &no_host)) {
+            Some(at) => entries[at].also.push(no_host.vm),
+            None if entries.len() == NO_HOST_MAX => break,
+            None => entries.push(no_host),
+        }
+    }
+    entries.into_iter().map(Command::NoHost)
+}
+
+/// Of two of one decision.
+fn says_the_same(a: &NoHost, b: &NoHost) -> bool {
+    let how = |c: &NoHost| (c.give_up, c.retry, c.reserve, c.batch);
+    how(a) == how(b) && a.counts == b.counts && a.refusals == b.refusals
+}
+
 impl Said<'_, '_> {
+    fn entry(&self, leadership: Revision, vm: &Vm, reasons: Reasons) -> NoHost {
+        let Reasons { counts, refusals, batch } = reasons;
+        let (give_up, reserve, retry, choice) = (false, None, false, Some(self.choice.clone()));
+        let (vm, also) = (vm.id, Vec::new());
+        NoHost { leadership, vm, refusals, give_up, counts, reserve, retry, choice, batch, also }
+    }
+
     /// What to record about a VM that fits, but is held back, if that is news.
     fn held_back(&self, leadership: Revision, now: Timestamp, vm: &Vm, why: HostReason) -> Option<NoHost> {
         let give_up = gives_up(vm, now, self.build_timeout_ms);
         let counts = [(why.by.clone(), 1)].into();
         let reasons = Reasons { counts, refusals: vec![why], batch: None };
         let news = give_up || vm.reserved.is_some() || differ(&reasons, vm);
-        let Reasons { counts, refusals, batch } = reasons;
-        let (reserve, retry, choice) = (None, false, Some(self.choice.clone()));
-        let vm = vm.id;
-        news.then_some(NoHost { leadership, vm, refusals, give_up, counts, reserve, retry, choice, batch })
+        let no_host = self.entry(leadership, vm, reasons);
+        news.then_some(NoHost { give_up, ..no_host })
     }
 }
 

@@ -137,6 +137,7 @@ fn a_fence_frees_failover_vms_that_should_run_and_nothing_else() {
         retry: false,
         choice: None,
         batch: None,
+        also: Vec::new(),
     };
     cluster.done(Command::NoHost(no_host));
     assert_eq!(cluster.record(failover).status, VmStatus::Build);

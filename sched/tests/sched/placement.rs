@@ -6,7 +6,7 @@ use holm_model::policy::BUILD_TIMEOUT_S;
 use holm_model::scheduling::Scheduling;
 use holm_model::vm::{OnNoHost, VmStatus};
 use holm_model::{Command, NodeId, State, Timestamp, VmId};
-use holm_sched::controllers::{NO_HOST_MAX, Placement};
+use holm_sched::controllers::{NO_HOST_MAX, Placement, TOLD_MAX};
 use holm_sched::decide_again;
 use holm_sched::queue::PLACEMENTS_MAX;
 use holm_sched::{Controller, Facts};
@@ -167,8 +167,9 @@ fn a_vm_past_its_time_out_is_still_placed_when_room_appears() {
 fn one_decision_is_bounded_and_the_next_goes_on() {
     let huge = HostSize { vcpus: 10_000, memory_mib: 100_000_000, disk_gib: 100_000 };
     let mut cluster = Cluster::of(&[huge; 2]);
-    for _ in 0..NO_HOST_MAX + 1 {
-        cluster.vm(Size { vcpus: 254, memory_mib: 1024, disk_gib: 64_000 });
+    // Each differs, and so do the reasons.
+    for n in 0..NO_HOST_MAX as u64 + 1 {
+        cluster.vm(Size { vcpus: 254, memory_mib: 1024, disk_gib: 64_000 - n });
     }
     for _ in 0..PLACEMENTS_MAX + 1 {
         cluster.vm(SMALL_VM);
@@ -185,6 +186,49 @@ fn one_decision_is_bounded_and_the_next_goes_on() {
     // The first decision takes a thousand; two of the big VMs fit, one on each host.
     assert_eq!(rounds[0], (PLACEMENTS_MAX, 1 + NO_HOST_MAX - 1));
     assert_eq!(cluster.state.waiting.len(), NO_HOST_MAX - 1);
+}
+
+/// How many VMs each entry speaks of.
+fn told(commands: &[Command]) -> Vec<usize> {
+    let told = |command: &Command| match command {
+        Command::NoHost(no_host) => Some(1 + no_host.also.len()),
+        _ => None,
+    };
+    commands.iter().filter_map(told).collect()
+}
+
+#[test]
+fn one_entry_says_of_all_that_are_alike_why_they_fit_nowhere() {
+    let mut cluster = Cluster::of(&[MEDIUM; 3]);
+    let big = Size { vcpus: 9, ..SMALL_VM };
+    let wait: Vec<VmId> = (0..TOLD_MAX).map(|_| cluster.vm(big)).collect();
+    let fail = cluster.vm_with(big, None, OnNoHost::Fail);
+    let commands = decide(&cluster);
+    assert_eq!(told(&commands), [TOLD_MAX], "one decision is bounded");
+    let seen = cluster.state.clone();
+    // One that goes meanwhile takes nobody's reasons with it.
+    cluster.delete(wait[0]);
+    let before = cluster.state.revision.0;
+    cluster.carry_out(commands);
+    assert_eq!(cluster.state.revision.0, before + 1);
+    for vm in &wait[1..] {
+        let record = cluster.record(*vm);
+        let why = record.fault.as_ref().map(|fault| fault.message.as_str());
+        assert_eq!((why, record.refusals.len()), (Some("no node fits it (3 × Capacity)"), 3));
+        let made = record.decision.as_ref().expect("it is kept");
+        assert_eq!(&decide_again(&seen, *vm, made), made);
+    }
+    let commands = decide(&cluster);
+    assert_eq!(told(&commands), [1]);
+    cluster.carry_out(commands);
+    assert_eq!(cluster.record(fail).status, VmStatus::Error);
+    assert_eq!(decide(&cluster), []);
+    // Not of those that would not wait what is said of those that do.
+    let mut cluster = Cluster::of(&[MEDIUM; 3]);
+    for on_no_host in [OnNoHost::Fail, OnNoHost::Queue, OnNoHost::Fail] {
+        cluster.vm_with(big, None, on_no_host);
+    }
+    assert_eq!(told(&decide(&cluster)), [2, 1]);
 }
 
 #[test]

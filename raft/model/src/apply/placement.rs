@@ -109,23 +109,29 @@ impl Cx<'_> {
 
     pub(super) fn no_host(&mut self, c: &NoHost) -> Result<Outcome, Reason> {
         self.check_leadership(c.leadership)?;
-        let vm = self.state.vms.get(&c.vm).cloned().ok_or_else(|| not_found(Kind::Vm, c.vm))?;
-        if !self.state.waiting.contains(&c.vm) {
+        let told: Vec<Vm> = std::iter::once(&c.vm).chain(&c.also).flat_map(|id| self.told(*id, c)).collect();
+        if told.is_empty() {
+            let vm = self.state.vms.get(&c.vm).ok_or_else(|| not_found(Kind::Vm, c.vm))?;
             return Err(wrong_state(format!("VM `{}` is not waiting for a host", vm.name)));
         }
-        for vm in self.told(vm, c) {
+        for vm in told {
             self.no_host_for(vm, c)?;
         }
         Ok(Outcome::Vm(c.vm))
     }
 
-    /// The VMs of which `c` is said: `vm`, or all of its batch that wait.
-    fn told(&self, vm: Vm, c: &NoHost) -> Vec<Vm> {
-        if c.batch.is_none() || vm.batch.is_none() {
-            return vec![vm];
+    /// Of whom `c` is said when it is said of this VM: itself, or all of its batch, as far as they wait.
+    fn told(&self, vm: VmId, c: &NoHost) -> Vec<Vm> {
+        if !self.state.waiting.contains(&vm) {
+            return Vec::new();
+        }
+        let vm = self.state.vms.get(&vm);
+        let batch = vm.filter(|_| c.batch.is_some()).and_then(|vm| vm.batch);
+        if batch.is_none() {
+            return vm.cloned().into_iter().collect();
         }
         let waiting = self.state.waiting.iter().filter_map(|id| self.state.vms.get(id));
-        waiting.filter(|other| other.batch == vm.batch).cloned().collect()
+        waiting.filter(|other| other.batch == batch).cloned().collect()
     }
 
     fn no_host_for(&mut self, mut vm: Vm, c: &NoHost) -> Result<(), Reason> {

@@ -110,6 +110,9 @@ pub struct NoHost {
     /// The VM waits with its whole batch, and this is said of all of it; the reasons are those of the first VM too many.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<BatchFit>,
+    /// VMs of which the same is said: hundreds that are alike fit nowhere for one reason.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<VmId>,
 }
 
 /// How many VMs of an atomic batch fit at once.

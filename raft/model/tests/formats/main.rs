@@ -1,6 +1,7 @@
 //! Long-lived formats: entries and snapshots written by any released version are read for ever, and
 //! written the same way. A golden file is added once and never changed.
 
+mod fields;
 mod projects;
 mod trouble;
 mod volumes;
@@ -131,6 +132,7 @@ fn samples() -> Vec<Command> {
         }),
         Command::NoHost(NoHost {
             batch: None,
+            also: Vec::new(),
             leadership,
             vm: vm(),
             refusals: vec![HostReason {

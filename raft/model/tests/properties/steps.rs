@@ -200,6 +200,7 @@ pub fn step() -> impl Strategy<Value = Step> {
             reserve: (leadership % 2 == 0).then_some(NodeId(1 + leadership % 3)),
             retry: leadership % 3 == 0,
             batch: (leadership % 5 == 0).then_some(BatchFit { fit: 1, of: 2 }),
+            also: (leadership % 4 == 1).then(|| vm_id(2)).into_iter().collect(),
             choice: give_up.then(|| Choice {
                 seen: Revision(leadership), withheld: Default::default(), candidates: 0, scores: Vec::new(),
                 policy: Some(Revision(leadership)),
