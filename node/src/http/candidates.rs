@@ -204,7 +204,6 @@ fn thought_of(project: &str, spec: VmSpec) -> Vm {
         observed: None,
         excluded: Vec::new(),
         refusals: Vec::new(),
-        batch: None,
         reserved: None,
         decision: None,
         waiting_since: None,
