@@ -1,11 +1,12 @@
 //! Nobody starves: a host is kept for a VM that has long waited.
 
+use holm_model::command::SetVmPower;
 use holm_model::flavor::Size;
 use holm_model::parts::PciDevice;
 use holm_model::policy::RESERVE_AFTER_S;
 use holm_model::scheduling::Scheduling;
-use holm_model::vm::OnNoHost;
-use holm_model::{NodeId, Timestamp, VmId};
+use holm_model::vm::{OnNoHost, StopMode, WantPower};
+use holm_model::{Command, NodeId, Timestamp, VmId};
 use holm_sched::controllers::Placement;
 use holm_sched::explain::Verdict;
 use holm_sched::{Controller, Facts, Policy, explain};
@@ -151,6 +152,47 @@ fn a_host_that_is_kept_and_withheld_is_given_to_nobody() {
     assert_eq!([holder, alike].map(|vm| cluster.record(vm).claim.clone()), [None, None]);
     assert_eq!(cluster.placed_on(alike), Some(host), "once it is heard, there is room for both");
     assert_eq!(cluster.record(holder).claim.as_ref().map(|claim| claim.node.0), Some(host));
+}
+
+/// Verdicts are shared by VMs that are alike; whose turn it is they do not share.
+#[test]
+fn one_behind_takes_no_kept_room_because_one_like_it_was_ahead() {
+    let mut cluster = Cluster::of(&[MEDIUM]);
+    let half = Size { vcpus: 4, memory_mib: 512, disk_gib: 1 };
+    let residents = [(); 2].map(|()| {
+        let vm = cluster.vm(half);
+        assert_eq!(cluster.placed_on(vm), Some(1));
+        vm
+    });
+    let small = Size { vcpus: 2, ..half };
+    let flavor = cluster.flavor_with(small, &[]);
+    let ahead = cluster.create_of(flavor, |_| {});
+    cluster.now = Timestamp(cluster.now.0 + 1_000);
+    let holder = cluster.vm(BIG);
+    // Who is ahead has given up meanwhile, and comes back when there is room again.
+    cluster.policy(|policy| policy.build_timeout_s = RESERVE_AFTER_S);
+    cluster.now = Timestamp(cluster.now.0 + AFTER_MS - 500);
+    assert_eq!(cluster.placed_on(ahead), None);
+    cluster.policy(|policy| policy.build_timeout_s = 600);
+    cluster.now = Timestamp(cluster.now.0 + 500);
+    assert_eq!(cluster.placed_on(holder), None);
+    let behind = cluster.create_of(flavor, |_| {});
+    cluster.delete(residents[0]);
+    let again = SetVmPower {
+        vm: ahead,
+        want: WantPower::On,
+        reboot: false,
+        stop: StopMode::Force,
+        admitted: None,
+        expected: None,
+    };
+    cluster.done(Command::SetVmPower(again));
+    let record = |cluster: &Cluster, vm| cluster.record(vm).claim.as_ref().map(|claim| claim.node.0);
+    for _ in 0..3 {
+        cluster.placed_on(behind);
+    }
+    assert_eq!(kept(&cluster, holder), Some(1));
+    assert_eq!([ahead, holder, behind].map(|vm| record(&cluster, vm)), [Some(1), None, None]);
 }
 
 #[test]
