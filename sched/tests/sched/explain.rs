@@ -52,6 +52,27 @@ fn a_placed_vm_is_explained_as_if_its_own_claim_were_free() {
     assert_eq!((explanation.placed_on, explanation.best), (Some(NodeId(1)), Some(NodeId(1))));
 }
 
+/// Who mends what refuses first is to know what refuses next.
+#[test]
+fn a_host_that_several_filters_refuse_names_them_all_in_order() {
+    let mut cluster = Cluster::of(&[HostSize { vcpus: 1, memory_mib: 64, disk_gib: 100 }, MEDIUM]);
+    cluster.cordon(1, "upgrade");
+    let vm = cluster.vm_of(&[("trait:CUSTOM_GPU", "required")]);
+    let explanation = explain(&cluster.state, &Policy::default(), cluster.record(vm));
+    let refusals = |host: &HostVerdict| match &host.verdict {
+        Verdict::Refused { by, message, also } => {
+            let also = also.iter().map(|further| format!("{}: {}", further.by, further.message));
+            std::iter::once(format!("{by}: {message}")).chain(also).collect()
+        }
+        Verdict::Fits { .. } => Vec::new(),
+    };
+    let of_first: Vec<String> = refusals(&explanation.hosts[0]);
+    let lacks = "Traits: trait `CUSTOM_GPU`: required, the node lacks it";
+    assert_eq!(of_first[..2], ["ComputeStatus: the node is cordoned: upgrade", lacks]);
+    assert!(of_first[2].starts_with("Capacity: MEMORY_MB: "), "{of_first:?}");
+    assert_eq!((of_first.len(), refusals(&explanation.hosts[1])), (3, vec![lacks.to_owned()]));
+}
+
 #[test]
 fn verdicts_read_well_as_json() {
     let host = HostVerdict {

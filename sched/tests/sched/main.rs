@@ -3,6 +3,7 @@
 
 mod admission;
 mod advice;
+mod candidates;
 mod batches;
 mod cluster;
 mod drain;
