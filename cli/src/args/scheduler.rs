@@ -6,7 +6,7 @@ use super::value::decimal;
 
 #[derive(Debug, Subcommand)]
 pub enum Verb {
-    /// Shows the filters and weighers in use, and those that could be.
+    /// Shows the filters and weighers in use, those that are always asked, and those that could be in use.
     Show,
     /// Changes the policy; what is not named stays. It holds from the next decision on.
     Set(Set),
@@ -23,7 +23,7 @@ pub struct Set {
     /// Ask this filter too; may be repeated.
     #[arg(long, value_name = "FILTER", group = "change", conflicts_with = "filters")]
     pub enable: Vec<String>,
-    /// Do not ask this filter any longer; may be repeated.
+    /// Do not ask this filter any longer; may be repeated. Those that every placement is checked by stay.
     #[arg(long, value_name = "FILTER", group = "change", conflicts_with = "filters")]
     pub disable: Vec<String>,
     /// How much a weigher counts: `Ram=2`, `Ram=-1` to turn its preference round, `Ram=0` to leave it out;

@@ -39,8 +39,12 @@ pub struct SchedulerPolicy {
     pub known_filters: BTreeMap<String, bool>,
     /// Every weigher there is, and its default multiplier.
     pub known_weighers: BTreeMap<String, f64>,
-    /// Filters that cannot be switched off.
+    /// Filters that cannot be switched off; those of `always_filters` among them.
     pub required_filters: Vec<String>,
+    /// Filters that are asked last, whatever `filters` says, and are never listed there: they refuse only what a VM or
+    /// the queue asks for.
+    #[serde(default)]
+    pub always_filters: Vec<String>,
     /// What the policy warns of in the cluster as it is; empty when all is well.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,

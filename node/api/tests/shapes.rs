@@ -439,7 +439,8 @@ fn aggregates_groups_policy_quota_and_questions() {
         warnings: vec![],
         known_filters: BTreeMap::from([("ComputeStatus".to_owned(), true)]),
         known_weighers: BTreeMap::from([("Ram".to_owned(), 1.0)]),
-        required_filters: vec!["ComputeStatus".to_owned()],
+        required_filters: vec!["ComputeStatus".to_owned(), "Reserved".to_owned()],
+        always_filters: vec!["Reserved".to_owned()],
         revision: 5,
     };
     let used = |used, limit| QuotaClass { used, limit };

@@ -20,7 +20,15 @@ pub async fn run(cx: &Context, typed: &Set) -> Result<(), Error> {
 
 fn changed(policy: &SchedulerPolicy, typed: &Set) -> Result<SetSchedulerPolicy, Error> {
     let mut filters = typed.filters.clone().unwrap_or_else(|| policy.filters.clone());
+    if let Some(name) = typed.enable.iter().find(|name| policy.always_filters.contains(name)) {
+        let hint = "it is asked after the filters in use, and needs no switching on";
+        return Err(Error::usage(format!("the filter `{name}` is always asked"), hint));
+    }
     for name in &typed.disable {
+        if policy.required_filters.contains(name) {
+            let hint = format!("these cannot: {}", policy.required_filters.join(", "));
+            return Err(Error::usage(format!("the filter `{name}` cannot be switched off"), hint));
+        }
         if !filters.contains(name) {
             let hint = format!("in use are {}", filters.join(", "));
             return Err(Error::usage(format!("the filter `{name}` is not in use"), hint));
@@ -98,5 +106,13 @@ mod tests {
     fn a_filter_that_is_not_in_use_cannot_be_disabled() {
         assert_eq!(set(&["--disable", "Taints"]).unwrap().filters.unwrap(), ["ComputeStatus", "Capacity"]);
         assert_eq!(set(&["--disable", "Taint"]).unwrap_err().exit_code(), 2);
+    }
+
+    #[test]
+    fn what_is_always_asked_is_neither_enabled_nor_disabled() {
+        let refused = |args: &[&str]| set(args).unwrap_err().to_string();
+        assert!(refused(&["--disable", "PciDevices"]).contains("`PciDevices` cannot be switched off"));
+        assert!(refused(&["--disable", "Capacity"]).contains("`Capacity` cannot be switched off"));
+        assert!(refused(&["--enable", "PciDevices"]).contains("`PciDevices` is always asked"));
     }
 }

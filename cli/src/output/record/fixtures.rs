@@ -305,7 +305,8 @@ pub fn policy() -> SchedulerPolicy {
         known_filters: known.collect(),
         known_weighers: [("Ram".to_owned(), 1.0), ("Cpu".to_owned(), 1.0), ("Load".to_owned(), 0.0)].into(),
         warnings: vec!["N+1: without node `n1`, 1 of its 3 failover VMs would fit nowhere".into()],
-        required_filters: vec!["ComputeStatus".into(), "Capacity".into()],
+        required_filters: vec!["ComputeStatus".into(), "Capacity".into(), "PciDevices".into()],
+        always_filters: vec!["PciDevices".into()],
         revision: 1,
     }
 }

@@ -26,6 +26,9 @@ impl Record for SchedulerPolicy {
             let state = if required { "on, cannot be switched off" } else { "on" };
             filters.row(vec![name.clone(), state.into()]);
         }
+        for name in &self.always_filters {
+            filters.row(vec![name.clone(), "always asked".into()]);
+        }
         for name in self.known_filters.keys().filter(|name| !self.filters.contains(name)) {
             filters.row(vec![name.clone(), "off".into()]);
         }

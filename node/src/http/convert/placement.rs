@@ -320,6 +320,7 @@ pub fn policy(state: &State) -> api::SchedulerPolicy {
         known_filters: FILTERS.iter().map(|(name, on)| ((*name).to_owned(), *on)).collect(),
         known_weighers: WEIGHERS.iter().map(|(name, by)| ((*name).to_owned(), decimal(*by))).collect(),
         required_filters: REQUIRED.iter().chain(ALWAYS).map(|name| (*name).to_owned()).collect(),
+        always_filters: ALWAYS.iter().map(|name| (*name).to_owned()).collect(),
         warnings: Vec::new(),
         revision: policy.revision.0,
     }
@@ -336,10 +337,14 @@ pub fn n_plus_one(asked: NPlusOne) -> api::NPlusOne {
 /// The policy a client sent; what it left out is as by default.
 ///
 /// # Errors
-/// A multiplier that is no decimal number with three decimals.
+/// A multiplier that is no decimal number with three decimals; a filter that is always asked, and so never listed.
 pub fn to_policy(sent: &api::SetSchedulerPolicy) -> Result<model::policy::SchedulerPolicy> {
     let mut policy = model::policy::SchedulerPolicy::default();
     let sent = sent.clone();
+    if let Some(name) = sent.filters.iter().flatten().find(|name| ALWAYS.contains(&name.as_str())) {
+        let message = format!("filters: {name} is always asked, after those listed: leave it out");
+        return Err(Failure::new(api::Code::InvalidField, message).field("filters"));
+    }
     if let Some(weighers) = sent.weighers {
         let one = |(name, multiplier): (String, f64)| {
             let multiplier = thousandths(&format!("weighers.{name}"), multiplier)?;
