@@ -6,7 +6,7 @@
 
 use holm_model::policy::NPlusOne;
 use holm_model::vm::{Availability, Vm, VmStatus, WantPower};
-use holm_model::{Actor, Command, Revision, State, Timestamp, VmId};
+use holm_model::{Actor, Command, Reason, Revision, State, Timestamp, VmId};
 
 use crate::n_plus_one::{n_plus_one, n_plus_one_after};
 
@@ -19,17 +19,24 @@ pub fn is_judged(state: &State, policy: NPlusOne, command: &Command) -> bool {
     }
 }
 
-/// What would no longer hold with a command of [`admitted_at`]; nothing where apply itself refuses it, which it does
-/// better.
-pub fn objections(state: &State, at: Timestamp, actor: &Actor, command: &Command) -> Vec<String> {
-    let Ok(after) = n_plus_one_after(state, at, actor, command) else {
-        return Vec::new();
-    };
+/// What would no longer hold with a command of [`admitted_at`]. Quotas are left to apply: what they refuse now, they may
+/// take when it comes to it.
+///
+/// # Errors
+/// What apply would refuse it with. Then it was not judged.
+pub fn objections(
+    state: &State,
+    at: Timestamp,
+    actor: &Actor,
+    command: &Command,
+) -> Result<Vec<String>, Reason> {
+    let unlimited = State { quotas: Default::default(), ..state.clone() };
+    let after = n_plus_one_after(&unlimited, at, actor, command)?;
     let verdict = match after.verdict.holds() || brings_failover(state, command) {
         true => after.verdict,
         false => after.verdict.beyond(&n_plus_one(state)),
     };
-    verdict.sentences(&after.state)
+    Ok(verdict.sentences(&after.state))
 }
 
 /// Whether there would be more VMs that fail over: one that is off does not.

@@ -103,21 +103,16 @@ pub fn held_back(state: &State, policy: &Policy, withheld: &BTreeSet<NodeId>) ->
         if others.is_empty() {
             return held;
         }
+        let batch = |(vm, _): &(VmId, NodeId)| offered.vms.get(vm).and_then(|vm| vm.batch);
+        let turns = others.chunk_by(|a, b| batch(a).is_some() && batch(a) == batch(b));
         let mut sieve =
             Sieve { steady: Steady::of(among_failover(&offered, &free)), looks: 0, held: Vec::new() };
-        sieve.sift(&others);
+        sieve.sift(&turns.collect::<Vec<_>>());
         if sieve.held.is_empty() {
             return held;
         }
         // In their place others may fit.
-        let with_batch = |(vm, why): (VmId, HostReason)| {
-            let batch = state.vms.get(&vm).and_then(|vm| vm.batch);
-            let waiting = offered.waiting.iter().filter_map(|id| offered.vms.get(id));
-            let others = waiting.filter(|other| other.batch.is_some() && other.batch == batch);
-            let all: Vec<VmId> = others.map(|vm| vm.id).chain([vm]).collect();
-            all.into_iter().map(move |vm| (vm, why.clone()))
-        };
-        held.extend(sieve.held.into_iter().flat_map(with_batch));
+        held.extend(sieve.held);
     }
 }
 
@@ -126,6 +121,11 @@ pub fn without<'a>(state: &State, held: impl Iterator<Item = &'a VmId>) -> State
     let mut offered = state.clone();
     held.for_each(|vm| _ = offered.waiting.remove(vm));
     offered
+}
+
+/// How many entries one decision may place VMs by: what is admitted by the first is news to a judgement of before it.
+pub fn entries_max(state: &State) -> usize {
+    if state.scheduler.n_plus_one == Rule::Refuse { 1 } else { usize::MAX }
 }
 
 /// Whether a VM that is none of those the room is for may have others evicted.
@@ -142,7 +142,7 @@ fn among_failover(state: &State, placed: &[(VmId, NodeId)]) -> State {
     among
 }
 
-/// Lets in, in order, what hurts nobody.
+/// Lets in, in order, what hurts nobody. VMs of an atomic batch have one turn.
 struct Sieve {
     steady: Steady,
     looks: usize,
@@ -150,45 +150,49 @@ struct Sieve {
 }
 
 impl Sieve {
-    fn sift(&mut self, vms: &[(VmId, NodeId)]) {
-        let like_held = |vm: &VmId| {
-            let vm = self.steady.state.vms.get(vm)?;
-            let alike = |(other, _): &&(VmId, HostReason)| {
-                self.steady.state.vms.get(other).is_some_and(|other| same_shape(other, vm))
-            };
-            self.held.iter().find(alike).map(|(_, reason)| reason.clone())
-        };
-        // What hurts with less room taken hurts with more.
-        let alike: Vec<_> = vms.iter().map(|(vm, _)| like_held(vm)).collect();
+    fn sift(&mut self, turns: &[&[(VmId, NodeId)]]) {
         let mut left = Vec::new();
-        for ((vm, node), alike) in vms.iter().zip(alike) {
-            match alike {
-                Some(reason) => self.held.push((*vm, HostReason { node: *node, ..reason })),
-                None => left.push((*vm, *node)),
+        for turn in turns {
+            match self.is_like_held(turn) {
+                Some(message) => self.hold(turn, &message),
+                None => left.push(*turn),
             }
         }
         self.look(&left);
     }
 
-    fn look(&mut self, vms: &[(VmId, NodeId)]) {
-        if vms.is_empty() {
+    /// What hurts with less room taken hurts with more.
+    fn is_like_held(&self, turn: &[(VmId, NodeId)]) -> Option<String> {
+        let [(vm, _)] = turn else { return None };
+        let record = |vm: &VmId| self.steady.state.vms.get(vm).filter(|vm| vm.batch.is_none());
+        let vm = record(vm)?;
+        let is_alike = |other: &VmId| record(other).is_some_and(|other| same_shape(other, vm));
+        self.held.iter().find(|(other, _)| is_alike(other)).map(|(_, reason)| reason.message.clone())
+    }
+
+    fn look(&mut self, turns: &[&[(VmId, NodeId)]]) {
+        if turns.is_empty() {
             return;
         }
         self.looks += 1;
-        let message = match self.looks > LOOKS_MAX {
-            true => "not judged yet: many others are held back".to_owned(),
-            false => match self.steady.put(vms) {
+        let taken = match self.looks > LOOKS_MAX {
+            true => "many others are held back, and it was not judged yet".to_owned(),
+            false => match self.steady.put(&turns.concat()) {
                 Ok(()) => return,
                 Err(taken) => taken.sentences(&self.steady.state).join("; "),
             },
         };
-        if let [(vm, node)] = vms {
-            let message = format!("failover VMs need the room: with it there, {message}");
-            self.held.push((*vm, HostReason { node: *node, by: BY.to_owned(), message }));
+        if let [turn] = turns {
+            self.hold(turn, &format!("failover VMs need the room: with it there, {taken}"));
             return;
         }
-        let (first, rest) = vms.split_at(vms.len() / 2);
+        let (first, rest) = turns.split_at(turns.len() / 2);
         self.sift(first);
         self.sift(rest);
+    }
+
+    fn hold(&mut self, turn: &[(VmId, NodeId)], message: &str) {
+        let reason = |node| HostReason { node, by: BY.to_owned(), message: message.to_owned() };
+        self.held.extend(turn.iter().map(|(vm, node)| (*vm, reason(*node))));
     }
 }

@@ -69,6 +69,7 @@ impl Controller for Placement {
                 atomic: batch_of(&some[0]).is_some(),
             })
             .map(Command::PlaceVms)
+            .take(steady::entries_max(state))
             .collect();
         if unplaced.is_empty() && held.is_empty() {
             return commands;

@@ -22,14 +22,14 @@ fn actor() -> Actor {
 
 /// What is said against the command, as whoever proposes asks.
 fn against(cluster: &Cluster, command: &Command) -> Vec<String> {
-    match is_judged(&cluster.state, cluster.state.scheduler.n_plus_one, command) {
-        true => objections(
-            &cluster.state,
-            cluster.now,
-            &actor(),
-            &admitted_at(command.clone(), cluster.state.revision),
-        ),
-        false => Vec::new(),
+    judge(cluster, command).expect("apply takes it")
+}
+
+fn judge(cluster: &Cluster, command: &Command) -> Result<Vec<String>, Reason> {
+    let state = &cluster.state;
+    match is_judged(state, state.scheduler.n_plus_one, command) {
+        true => objections(state, cluster.now, &actor(), &admitted_at(command.clone(), state.revision)),
+        false => Ok(Vec::new()),
     }
 }
 
@@ -232,6 +232,34 @@ fn one_that_is_held_back_is_given_up_on_in_its_time_and_another_policy_lets_it_g
     assert_eq!(cluster.placed_on(waits), Some(3));
 }
 
+/// All of an atomic batch or none of it.
+#[test]
+fn a_batch_of_which_one_would_hurt_is_held_back_whole() {
+    let mut cluster = three([3, 0, 0]);
+    for node in [2, 2, 3, 3] {
+        on(&mut cluster, node, |_| {});
+    }
+    refuse(&mut cluster);
+    (1..=3).for_each(|node| cluster.cordon(node, "test"));
+    let flavor = cluster.flavor_with(TWO, &[]);
+    let items: Vec<CreateVm> = (0..3).map(|_| cluster.request(flavor, |_| {})).collect();
+    let batch: Vec<VmId> = items.iter().map(|vm| vm.id).collect();
+    assert_eq!(propose(&mut cluster, Command::CreateVms(CreateVms { items, atomic: true })), Ok(()));
+    assert_eq!(cluster.placed_on(batch[0]), None);
+    // Four places on these, of which three are for others.
+    (2..=3).for_each(|node| cluster.uncordon(node));
+    assert_eq!(cluster.placed_on(batch[0]), None);
+    for vm in &batch {
+        assert!(cluster.record(*vm).refusals.iter().all(|refusal| refusal.by == "NPlusOne"));
+    }
+    let is_failover = |vm: &&Vm| !vm.spec.availability.is_pinned();
+    let gone: Vec<VmId> = cluster.state.vms.values().filter(is_failover).map(|vm| vm.id).take(2).collect();
+    cluster.delete(gone[0]);
+    assert_eq!(cluster.placed_on(batch[0]), None);
+    cluster.delete(gone[1]);
+    assert!(batch.iter().all(|vm| cluster.placed_on(*vm).is_some()));
+}
+
 /// What the leader decided before another was admitted is decided again.
 #[test]
 fn a_placement_of_one_that_waited_does_not_outrun_an_admission() {
@@ -279,7 +307,7 @@ fn any_command(cluster: &mut Cluster, dice: &mut Dice) -> Command {
         2 => {
             let change: fn(&mut CreateVm) = if dice.once_in(2) { failover } else { |_| {} };
             let items = (0..3).map(|_| cluster.request(flavor, change)).collect();
-            Command::CreateVms(CreateVms { items, atomic: false })
+            Command::CreateVms(CreateVms { items, atomic: dice.once_in(2) })
         }
         3 => to_failover(some(dice)),
         4 => start(some(dice)),
@@ -318,7 +346,7 @@ proptest! {
             let command = any_command(&mut cluster, &mut dice);
             if dice.once_in(3) {
                 // Judged now, proposed later.
-                if against(&cluster, &command).is_empty() {
+                if judge(&cluster, &command).is_ok_and(|against| against.is_empty()) {
                     judged.push(admitted_at(command, cluster.state.revision));
                 }
                 continue;
@@ -346,7 +374,8 @@ fn delete(cluster: &mut Cluster, vm: VmId) {
 }
 
 fn propose_if_taken(cluster: &mut Cluster, command: Command) -> Option<Reply> {
-    against(cluster, &command).is_empty().then(|| {
+    let is_steady = judge(cluster, &command).is_ok_and(|against| against.is_empty());
+    is_steady.then(|| {
         let judged = cluster.state.revision;
         cluster.apply(admitted_at(command, judged))
     })
