@@ -188,13 +188,18 @@ fn shortages_by<'a>(
         let amount = *amount;
         let Some(inventory) = node.inventory.get(class) else { return Some(Shortage::Absent { class }) };
         let asked = asked_for(class, amount);
+        let (capacity, used) = (inventory.capacity(), claimed.get(class));
+        let free = capacity.saturating_sub(used);
         // Who asks for none of it takes what the VMM needs, which no unit limits. VMs always ask for memory; a question
         // about other classes need not.
         if asked > 0 && !inventory.takes(asked) {
-            return Some(Shortage::Unit { class, amount: asked, inventory });
+            // Of more than there is, the bound on one VM is not what is wrong.
+            let is_too_small = inventory.is_bounded_by_total() && amount > capacity;
+            return Some(match is_too_small {
+                true => Shortage::Full { class, amount, free, capacity },
+                false => Shortage::Unit { class, amount: asked, inventory },
+            });
         }
-        let (capacity, used) = (inventory.capacity(), claimed.get(class));
-        let free = capacity.saturating_sub(used);
         (used.saturating_add(amount) > capacity).then_some(Shortage::Full { class, amount, free, capacity })
     })
 }

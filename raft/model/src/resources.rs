@@ -176,6 +176,16 @@ impl Inventory {
         }
     }
 
+    /// The same, of which one claim gets `most` at most, and never more than there is: what hosts report.
+    pub fn bounded(total: u64, most: u64) -> Self {
+        Self { max_unit: total.min(most).max(1), ..Self::of(total) }
+    }
+
+    /// Whether one claim may be of all there is, and not of more.
+    pub fn is_bounded_by_total(&self) -> bool {
+        self.max_unit == self.total.max(1) && self.max_unit < u64::MAX
+    }
+
     /// Whether one claim may be of this size.
     pub fn takes(&self, amount: u64) -> bool {
         (self.min_unit..=self.max_unit).contains(&amount) && amount.is_multiple_of(self.step_size.max(1))

@@ -1,6 +1,6 @@
 //! Read-only questions to the state.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use imbl::ordmap::DiffItem;
 
@@ -113,8 +113,17 @@ impl State {
         let aggregates = self.aggregates.values().filter(|aggregate| aggregate.nodes.contains(&node.id));
         let overrides =
             aggregates.flat_map(|aggregate| &aggregate.inventory).chain(&node.inventory_overrides);
+        // Who says that there is more says that one VM may get more, unless it is said how much.
+        let bounded = inventory.iter().filter(|(_, reported)| reported.is_bounded_by_total());
+        let mut follow_total: BTreeSet<ResourceClass> = bounded.map(|(class, _)| class.clone()).collect();
         for (class, change) in overrides {
             change.over(inventory.entry(class.clone()).or_insert_with(|| Inventory::of(0)));
+            if change.max_unit.is_some() {
+                follow_total.remove(class);
+            }
+        }
+        for (_, inventory) in inventory.iter_mut().filter(|(class, _)| follow_total.contains(class)) {
+            inventory.max_unit = inventory.total.max(1);
         }
         inventory
     }

@@ -371,9 +371,9 @@ fn report(size: HostSize) -> NodeReport {
             reason: "test".into(),
         },
         inventory: BTreeMap::from([
-            (ResourceClass::Vcpu, Inventory::of(size.vcpus)),
-            (ResourceClass::MemoryMb, Inventory::of(size.memory_mib)),
-            (ResourceClass::DiskGb, Inventory::of(size.disk_gib)),
+            (ResourceClass::Vcpu, Inventory::bounded(size.vcpus, u64::MAX)),
+            (ResourceClass::MemoryMb, Inventory::bounded(size.memory_mib, u64::MAX)),
+            (ResourceClass::DiskGb, Inventory::bounded(size.disk_gib, u64::MAX)),
         ]),
         conditions: BTreeMap::new(),
         capabilities: BTreeMap::new(),

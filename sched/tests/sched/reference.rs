@@ -193,7 +193,8 @@ impl<'a> Plain<'a> {
                 let Some(inventory) = node.inventory.get(&class) else { return false };
                 let used: u64 = here.iter().map(|vm| needs(vm).get(&class).copied().unwrap_or(0)).sum();
                 let asked = if class == ResourceClass::MemoryMb { spec.size.memory_mib } else { amount };
-                used + amount <= capacity(inventory) && asked % inventory.step_size == 0
+                let within = amount == 0 || (inventory.min_unit..=inventory.max_unit).contains(&asked);
+                used + amount <= capacity(inventory) && within && asked % inventory.step_size == 0
             }),
             "AggregateExtraSpecs" => {
                 scoped("aggregate_instance_extra_specs").iter().all(|(key, requirement)| {
