@@ -7,6 +7,7 @@
 //! the least claimed by them.
 
 use std::cmp::Reverse;
+use std::collections::{BTreeSet, VecDeque};
 
 use holm_model::feasible::may_evict;
 use holm_model::vm::{OnNoHost, Vm, WantPower};
@@ -27,6 +28,9 @@ pub struct Eviction {
     pub victims: Vec<VmId>,
 }
 
+/// Shapes that are known to fit nowhere.
+const SHAPES_MAX: usize = 16;
+
 /// What the choice of a host is ranked by; the least is best.
 type Rank = (i32, usize, u64, Reverse<u64>);
 
@@ -44,46 +48,110 @@ pub fn choose<'a>(
     if !state.scheduler.preemption {
         return None;
     }
-    let mut hopeless: Vec<&Vm> = Vec::new();
+    let mut without = Without::of(state, offered, withheld);
+    // Few are remembered: comparing thousands with each other would cost more than asking again.
+    let mut hopeless: VecDeque<&Vm> = VecDeque::new();
     for vm in waiting.iter().copied() {
         let waits = vm.spec.on_no_host == OnNoHost::Queue || vm.recovery.failing_over;
         let waits = waits && vm.batch.is_none();
         if !waits || hopeless.iter().any(|other| same_shape(other, vm)) || is_under_way(state, vm) {
             continue;
         }
-        match best(state, policy, &request(vm), offered, withheld) {
+        match best(&mut without, policy, &request(vm)) {
             Some(eviction) => return Some((vm.id, eviction)),
-            None => hopeless.push(vm),
+            None => hopeless.push_front(vm),
         }
+        hopeless.truncate(SHAPES_MAX);
     }
     None
 }
 
-fn best(
-    state: &State,
-    policy: &Policy,
-    request: &Request<'_>,
-    offered: &[&Host<'_>],
-    withheld: &[&Host<'_>],
-) -> Option<Eviction> {
+fn best(without: &mut Without<'_, '_>, policy: &Policy, request: &Request<'_>) -> Option<Eviction> {
+    let filters = policy.applying(request);
+    let passes = |host: &Host<'_>| filters.iter().all(|filter| filter.passes(request, host));
     // Where it fits once those have gone that leave anyway, there is nothing to do but wait.
-    let fits_soon = |host: &&Host<'_>| {
-        let mut leaving = state.vms_on(host.id()).filter(|other| other.recovery.vacate.is_some()).peekable();
-        leaving.peek().is_some() && {
-            let mut after = (*host).clone();
-            leaving.for_each(|other| after.without(other));
-            policy.passes(request, &after)
-        }
-    };
-    let fits_withheld = withheld.iter().any(|host| policy.passes(request, host));
-    if fits_withheld || offered.iter().chain(withheld).any(fits_soon) {
+    if without.withheld.iter().copied().any(passes) || without.leaving.iter().any(passes) {
         return None;
     }
     // A host is kept for one at a time: of what leaves one that is kept for somebody ahead, others would take the room.
     let may_have =
-        |host: &&&Host<'_>| host.kept().is_none_or(|kept| queue::rank(request.vm) <= queue::rank(kept.vm));
-    let evictions = offered.iter().filter(may_have).filter_map(|host| on_host(state, policy, request, host));
+        |host: &Host<'_>| host.kept().is_none_or(|kept| queue::rank(request.vm) <= queue::rank(kept.vm));
+    let apart = without.hosts_of_its_own(request.vm);
+    let (state, offered) = (without.state, without.offered);
+    let evictions = offered.iter().zip(without.victims(request.vm)).filter_map(|(host, emptied)| {
+        let its_own = apart.contains(&host.id()).then(|| emptied_for(state, host, request.vm));
+        let emptied = its_own.as_ref().unwrap_or(emptied).as_ref()?;
+        (may_have(host) && passes(emptied)).then(|| on_host(state, request.vm, host, emptied, passes))?
+    });
     evictions.min_by_key(|(rank, _)| *rank).map(|(_, eviction)| eviction)
+}
+
+/// Hosts as they would be without some of their VMs: worked out once for all that wait, since each may be asked about
+/// for thousands of shapes.
+struct Without<'h, 'a> {
+    state: &'h State,
+    offered: &'h [&'h Host<'a>],
+    withheld: &'h [&'h Host<'a>],
+    /// Hosts that some VMs leave, without these.
+    leaving: Vec<Host<'a>>,
+    /// Of those that are preemptible.
+    priorities: BTreeSet<i32>,
+    /// By the greatest priority that is evicted: each offered host without all that may be; none where nobody may be.
+    emptied: Option<(Option<i32>, Vec<Option<Host<'a>>>)>,
+}
+
+impl<'h, 'a> Without<'h, 'a> {
+    fn of(state: &'h State, offered: &'h [&'h Host<'a>], withheld: &'h [&'h Host<'a>]) -> Self {
+        let left = |host: &&Host<'a>| {
+            let mut leaving =
+                state.vms_on(host.id()).filter(|other| other.recovery.vacate.is_some()).peekable();
+            leaving.peek()?;
+            let mut after = (*host).clone();
+            leaving.for_each(|other| after.without(other));
+            Some(after)
+        };
+        let scheduling = state.vms.values().map(|vm| &vm.spec.scheduling);
+        Self {
+            state,
+            offered,
+            withheld,
+            leaving: offered.iter().chain(withheld).filter_map(left).collect(),
+            priorities: scheduling.filter(|one| one.preemptible).map(|one| one.priority).collect(),
+            emptied: None,
+        }
+    }
+
+    /// Each offered host without whom a VM of this priority may have evicted, were it in no group and with nobody.
+    fn victims(&mut self, vm: &Vm) -> &[Option<Host<'a>>] {
+        let greatest = self.priorities.range(..vm.spec.scheduling.priority).next_back().copied();
+        if self.emptied.as_ref().is_none_or(|(of, _)| *of != greatest) {
+            let mut alone = vm.clone();
+            alone.spec.scheduling.group = None;
+            alone.spec.scheduling.same_host.clear();
+            let emptied = self.offered.iter().map(|host| emptied_for(self.state, host, &alone)).collect();
+            self.emptied = Some((greatest, emptied));
+        }
+        self.emptied.as_ref().map(|(_, emptied)| emptied.as_slice()).unwrap_or_default()
+    }
+
+    /// Hosts of VMs that it may not have evicted because they are of its group, or wanted beside it.
+    fn hosts_of_its_own(&self, vm: &Vm) -> BTreeSet<NodeId> {
+        let scheduling = &vm.spec.scheduling;
+        let members = scheduling.group.and_then(|group| self.state.group_members.get(&group));
+        let spared = members.into_iter().flatten().chain(&scheduling.same_host);
+        spared.filter_map(|id| self.state.vms.get(id)?.claim.as_ref()).map(|claim| claim.node).collect()
+    }
+}
+
+/// `host` without those that leave it and those that `vm` may have evicted; none where there are none of these.
+fn emptied_for<'a>(state: &State, host: &Host<'a>, vm: &Vm) -> Option<Host<'a>> {
+    let goes = |other: &&Vm| other.recovery.vacate.is_some() || may_evict(vm, other).is_ok();
+    let is_victim = |other: &Vm| other.recovery.vacate.is_none() && may_evict(vm, other).is_ok();
+    state.vms_on(host.id()).any(is_victim).then(|| {
+        let mut emptied = host.clone();
+        state.vms_on(host.id()).filter(goes).for_each(|other| emptied.without(other));
+        emptied
+    })
 }
 
 /// Whether a VM that was evicted for `vm` has not left yet.
@@ -97,26 +165,17 @@ fn is_under_way(state: &State, vm: &Vm) -> bool {
     reserved.evicted.iter().any(|id| leaves(id).is_some())
 }
 
+/// Whom of `host`, which would do if all that may were evicted.
 fn on_host(
     state: &State,
-    policy: &Policy,
-    request: &Request<'_>,
+    vm: &Vm,
     host: &Host<'_>,
+    emptied: &Host<'_>,
+    passes: impl Fn(&Host<'_>) -> bool,
 ) -> Option<(Rank, Eviction)> {
-    let vm = request.vm;
-    let mut emptied = host.clone();
-    let mut victims: Vec<&Vm> = Vec::new();
-    for other in state.vms_on(host.id()) {
-        if other.recovery.vacate.is_some() {
-            emptied.without(other);
-        } else if may_evict(vm, other).is_ok() {
-            emptied.without(other);
-            victims.push(other);
-        }
-    }
-    if victims.is_empty() || !policy.passes(request, &emptied) {
-        return None;
-    }
+    let is_victim = |other: &&Vm| other.recovery.vacate.is_none() && may_evict(vm, other).is_ok();
+    let mut victims: Vec<&Vm> = state.vms_on(host.id()).filter(is_victim).collect();
+    let mut emptied = emptied.clone();
     let off = |victim: &Vm| victim.power.want == WantPower::Off;
     victims.sort_by_key(|victim| {
         (
@@ -131,7 +190,7 @@ fn on_host(
     for victim in victims {
         let mut with = emptied.clone();
         with.put_back(victim);
-        if policy.passes(request, &with) {
+        if passes(&with) {
             emptied = with;
         } else {
             evicted.push(victim);

@@ -1,5 +1,6 @@
 //! What is measured: clusters of many sizes and queues of many kinds, each with its target.
 
+use holm_model::group::GroupPolicy;
 use holm_model::scheduling::Scheduling;
 use holm_model::vm::Vm;
 use holm_model::{GroupId, NodeId, State};
@@ -9,8 +10,12 @@ use uuid::Uuid;
 
 use crate::cluster::Cluster;
 
-/// The case whose growth is measured.
-pub const ONE: &str = "one VM";
+const ONE: &str = "one VM";
+const NOWHERE: &str = "one VM that fits nowhere";
+const DOWN: &str = "the first filter refuses every host";
+
+/// The cases whose growth is measured.
+pub const GROWING: [&str; 3] = [ONE, NOWHERE, DOWN];
 
 /// The design's budget, in microseconds a VM.
 const BUDGET_US: u64 = 100;
@@ -75,7 +80,9 @@ pub fn cases() -> Vec<Case> {
     for hosts in [100, 1000, 10_000] {
         let case = |label, vms| Case { target_us: target(hosts), ..Case::of(hosts, label, vms) };
         cases.push(case(ONE, 1));
-        cases.push(Case { ask: too_big, expect: Expect::NewsOf(1), ..case("one VM that fits nowhere", 1) });
+        let nowhere = |label| Case { expect: Expect::NewsOf(1), ..case(label, 1) };
+        cases.push(Case { ask: too_big, ..nowhere(NOWHERE) });
+        cases.push(Case { furnish: Cluster::down, note: "default filters, all nodes down", ..nowhere(DOWN) });
     }
     for hosts in [100, 1000] {
         let case = |label, vms| Case { target_us: target(hosts), ..Case::of(hosts, label, vms) };
@@ -83,11 +90,34 @@ pub fn cases() -> Vec<Case> {
         cases.push(Case { ask: shapes, ..case("batch of 1000, 100 shapes", 1000) });
     }
     let case = |label, vms| Case { target_us: target(1000), ..Case::of(1000, label, vms) };
+    let in_one = |label, vms, furnish| Case {
+        furnish,
+        ask: in_one_group,
+        note: "default filters and weighers, all in one group",
+        ..case(label, vms)
+    };
     let refused = |label, furnish, note| Case { furnish, note, expect: Expect::NewsOf(1), ..case(label, 1) };
     cases.extend([
         Case { furnish: Cluster::group_all, ask: grouped, ..case("batch of 1000 in 200 groups", 1000) },
         Case { furnish: Cluster::group_all, ask: grouped, ..case("one VM beside 200 groups", 1) },
-        refused("the first filter refuses every host", Cluster::down, "default filters, all nodes down"),
+        in_one("batch of 1000 in one soft anti-affinity group", 1000, |cluster| {
+            cluster.group(GroupPolicy::SoftAntiAffinity, None)
+        }),
+        in_one("batch of 1000 in one soft affinity group", 1000, |cluster| {
+            cluster.group(GroupPolicy::SoftAffinity, None)
+        }),
+        in_one("batch of 1000 in one anti-affinity group, 3 a host", 1000, |cluster| {
+            cluster.group(GroupPolicy::AntiAffinity, Some(3))
+        }),
+        in_one("batch of 30 in one affinity group", 30, |cluster| cluster.group(GroupPolicy::Affinity, None)),
+        Case {
+            furnish: Cluster::preemptible,
+            ask: too_big_of_many_shapes,
+            expect: Expect::NewsOf(100),
+            target_us: None,
+            note: "preemption is on, 10 VMs on each host may be evicted, and that helps nobody",
+            ..case("1000 VMs of 1000 shapes that fit nowhere, preempting", 1000)
+        },
         Case {
             ask: too_big,
             ..refused(
@@ -150,6 +180,15 @@ fn tell_all(state: &mut State) {
 
 fn too_big(_: u64, vm: &mut Vm) {
     vm.spec.size.memory_mib = 1 << 30;
+}
+
+fn too_big_of_many_shapes(n: u64, vm: &mut Vm) {
+    vm.spec.size.memory_mib = (1 << 30) + n;
+    vm.spec.scheduling.priority = 1;
+}
+
+fn in_one_group(_: u64, vm: &mut Vm) {
+    grouped(0, vm);
 }
 
 fn shapes(n: u64, vm: &mut Vm) {

@@ -87,13 +87,42 @@ impl Cluster {
 
     /// 200 anti-affinity groups.
     pub fn group_all(&mut self) {
-        for n in 0..200 {
-            let id = GroupId(Uuid::from_u128(n));
-            let (policy, name) = (GroupPolicy::AntiAffinity, format!("group{n}"));
-            let (project, created_at, revision) = ("default".into(), Timestamp(0), Revision(1));
-            let group =
-                ServerGroup { id, project, name, policy, max_server_per_host: None, created_at, revision };
-            self.state.groups.insert(id, group);
+        (0..200).for_each(|n| self.add_group(n, GroupPolicy::AntiAffinity, None));
+    }
+
+    /// One group.
+    pub fn group(&mut self, policy: GroupPolicy, max_server_per_host: Option<u32>) {
+        self.add_group(0, policy, max_server_per_host);
+    }
+
+    fn add_group(&mut self, n: u128, policy: GroupPolicy, max_server_per_host: Option<u32>) {
+        let (id, name) = (GroupId(Uuid::from_u128(n)), format!("group{n}"));
+        let (project, created_at, revision) = ("default".into(), Timestamp(0), Revision(1));
+        let group = ServerGroup { id, project, name, policy, max_server_per_host, created_at, revision };
+        self.state.groups.insert(id, group);
+    }
+
+    /// Whatever runs may be evicted by what is of more than the least priority, and that is switched on.
+    pub fn preemptible(&mut self) {
+        self.state.scheduler.preemption = true;
+        for n in 1..=self.hosts {
+            let mut node = self.state.nodes.get_mut(&NodeId(n)).expect("the cluster was made with it");
+            let resources = Resources::from_iter([(ResourceClass::Vcpu, 1), (ResourceClass::MemoryMb, 1024)]);
+            for at in 0..VMS_EACH {
+                let id = random_id(1_000_000 + n * VMS_EACH + at);
+                let (epoch, parts) = (Epoch(Revision(1)), Parts::default());
+                let claim = Claim {
+                    node: NodeId(n),
+                    epoch,
+                    resources: resources.clone(),
+                    parts,
+                    availability: Default::default(),
+                };
+                let mut vm = Vm { id, claim: Some(claim), status: VmStatus::Active, ..self.vm.clone() };
+                vm.spec.scheduling.preemptible = true;
+                self.state.vms.insert(id, vm);
+                node.allocated.add(&resources);
+            }
         }
     }
 
