@@ -2,6 +2,7 @@
 //! written the same way. A golden file is added once and never changed.
 
 mod fields;
+mod full;
 mod projects;
 mod trouble;
 mod volumes;
