@@ -1,12 +1,13 @@
 //! What to do next about the hosts that refuse a VM: the filters' own advice ([`crate::Filter::fix`]), hosts with the same
 //! advice together. Worked out when somebody asks; records hold the refusals only.
 
+use holm_model::vm::Vm;
 use holm_model::{NodeId, State};
 use serde::{Deserialize, Serialize};
 
 use crate::host::Host;
 use crate::policy::Policy;
-use crate::request::Request;
+use crate::request::{Placed, Request};
 
 /// What stands for the host in a filter's advice.
 const NODE: &str = "NODE";
@@ -20,6 +21,20 @@ pub struct Advice {
     pub nodes: Vec<NodeId>,
     /// A clause with commands in backquotes; of a single host, with its name in them, else with `NODE`.
     pub fix: String,
+}
+
+/// About the hosts that the record of `vm`, which has none, says refused it: few, however many there are. What
+/// [`crate::explain`] tells beside it, about all of them, costs more than a record that is only looked at may.
+pub fn advise(state: &State, policy: &Policy, vm: &Vm) -> Vec<Advice> {
+    let request = Request::new(state, &Placed::new(), vm);
+    let mut hosts = Host::all(state);
+    let mut gathered = Gathered::default();
+    for refusal in &vm.refusals {
+        let Ok(at) = hosts.binary_search_by_key(&refusal.node, Host::id) else { continue };
+        hosts[at].keep();
+        gathered.add(policy, &request, &hosts[at]);
+    }
+    gathered.told(state)
 }
 
 /// Advice about many hosts and VMs, as it is gathered.

@@ -30,7 +30,7 @@ pub mod weigher;
 pub mod weighers;
 pub mod what_if;
 
-pub use advice::Advice;
+pub use advice::{Advice, advise};
 pub use controller::{Controller, Facts, Rest};
 pub use explain::{Explanation, explain, explain_request};
 pub use filter::Filter;

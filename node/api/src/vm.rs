@@ -212,7 +212,7 @@ pub struct Vm {
     /// Why hosts refused it at the last decision: the words of 32 at most, of each filter among them. The fault's
     /// message counts all.
     pub refusals: Vec<HostReason>,
-    /// What to do next about these; when this VM alone is read, and has no host.
+    /// What to do next about these, as far as they still refuse it; when this VM alone is read, and has no host.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub advice: Vec<Advice>,
     /// What it holds of its node, by resource class, the VMM's own memory included; empty while it is unplaced.

@@ -7,12 +7,12 @@ use holm_api::{Deleted, List, ReadQuery, RebootVm, StopVm, Vm, VmListQuery};
 use holm_model::reply::{Kind, Outcome};
 use holm_model::vm::{self, DEFAULT_STOP_TIMEOUT_S, StopMode, WantPower};
 use holm_model::{Command, State as Model, VmId, command, limits};
+use holm_sched::{Policy, advise};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::answer::Answer;
 use super::convert;
-use super::explain::explanation;
 use super::extract::{Change, Named, NoBody, Query};
 use super::n_plus_one::{perform_admitted, think};
 use super::openapi::{MatchHeader, ProjectHeader, WriteHeaders};
@@ -78,8 +78,11 @@ async fn show(
     let mut vm = convert::vm(state, record);
     if record.claim.is_none() && !record.refusals.is_empty() {
         let (published, id) = (snapshot.published(), record.id);
-        let advice =
-            think(move || published.state.vms.get(&id).map(|vm| explanation(&published.state, vm).advice));
+        let advice = think(move || {
+            let state = &published.state;
+            let advice = advise(state, &Policy::of(&state.scheduler), state.vms.get(&id)?);
+            Some(convert::advice(state, &advice))
+        });
         vm.advice = advice.await?.unwrap_or_default();
     }
     let revision = vm.revision;

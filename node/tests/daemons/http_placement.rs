@@ -189,10 +189,67 @@ async fn a_dry_run_explains_and_creates_nothing() {
     daemon.until_status("g", "ACTIVE").await;
 }
 
+/// <https://docs.openstack.org/api-ref/placement/#list-allocation-candidates>
+#[tokio::test(flavor = "multi_thread")]
+async fn candidates_are_asked_for_by_amounts_traits_and_aggregates() {
+    let daemon = furnished().await;
+    let ask =
+        async |query: &str| daemon.get(&format!("/v1/allocation-candidates?{query}")).await.expect(200).json;
+    let nobody = ask("resources=CUSTOM_GPU:1").await;
+    assert_eq!(nobody["candidates"], json!([]));
+    assert_eq!(nobody["refusals"][0]["message"], "CUSTOM_GPU: the node has none");
+    let warning = nobody["warnings"][0].as_str().unwrap_or_default();
+    assert!(warning.starts_with("no node has any CUSTOM_GPU; "), "{warning}");
+
+    let inventory =
+        json!({"VCPU": {"total": 2, "reserved": 1, "allocation_ratio": 4.0}, "CUSTOM_GPU": {"total": 3}});
+    let body = json!({"traits": ["CUSTOM_SSD"], "inventory": inventory});
+    daemon.patch("/v1/nodes/n1", body).await.expect(200);
+    daemon.post("/v1/aggregates", json!({"name": "fast", "nodes": ["n1"]})).await.expect(201);
+    daemon.post("/v1/aggregates", json!({"name": "slow"})).await.expect(201);
+    daemon.post("/v1/vms", vm("one", json!({}))).await.expect(202);
+    daemon.until_status("one", "ACTIVE").await;
+
+    let found = ask("resources=VCPU:1,MEMORY_MB:64,CUSTOM_GPU:2").await;
+    assert_eq!(found["flavor"], Value::Null);
+    assert_eq!(found["requested"], json!({"CUSTOM_GPU": 2, "MEMORY_MB": 64, "VCPU": 1}));
+    let candidate = &found["candidates"][0];
+    assert_eq!(candidate["allocations"], json!({"CUSTOM_GPU": 2, "MEMORY_MB": 80, "VCPU": 1}));
+    assert_eq!((&candidate["count"], &candidate["summary"]["traits"]), (&json!(1), &json!(["CUSTOM_SSD"])));
+    let resources = &candidate["summary"]["resources"];
+    assert_eq!(resources["VCPU"], json!({"capacity": 4, "used": 1}));
+    assert_eq!(resources["CUSTOM_GPU"], json!({"capacity": 3, "used": 0}));
+    assert!(resources.get("DISK_GB").is_some(), "every class of the node is summed up: {resources}");
+
+    for (query, by) in [
+        ("resources=CUSTOM_GPU:3", None),
+        ("resources=CUSTOM_GPU:4", Some("Capacity")),
+        ("resources=VCPU:4", Some("Capacity")),
+        ("resources=VCPU:1&required=CUSTOM_SSD", None),
+        ("resources=VCPU:1&required=!CUSTOM_SSD", Some("Traits")),
+        ("resources=VCPU:1&required=CUSTOM_SSD,CUSTOM_X", Some("Traits")),
+        ("resources=VCPU:1&required=in:CUSTOM_SSD,CUSTOM_X", None),
+        ("resources=VCPU:1&required=in:CUSTOM_Y,CUSTOM_X", Some("Traits")),
+        ("resources=VCPU:1&required=CUSTOM_SSD&required=!CUSTOM_X", None),
+        ("flavor=small&required=CUSTOM_SSD&member_of=fast", None),
+        ("flavor=small&member_of=slow", Some("MemberOf")),
+        ("flavor=small&member_of=in:slow,fast&member_of=!slow", None),
+        ("flavor=small&member_of=!in:slow,fast", Some("MemberOf")),
+    ] {
+        let found = ask(query).await;
+        let (fit, refused) = if by.is_none() { (1, 0) } else { (0, 1) };
+        let lengths = ["candidates", "refusals"].map(|of| found[of].as_array().map_or(0, Vec::len));
+        assert_eq!(lengths, [fit, refused], "{query}: {found}");
+        assert_eq!(found["refusals"][0]["by"].as_str(), by, "{query}");
+        assert_eq!(found["refused"], by.map_or(json!({}), |by| json!({by: 1})), "{query}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_policy_is_replaced_as_a_whole_and_reset() {
     let daemon = furnished().await;
     let before = daemon.get("/v1/scheduler").await.expect(200);
+    assert_eq!(before.json["always_filters"], json!(["DedicatedCpu", "PciDevices", "Reserved"]));
     let mut filters: Vec<Value> = before.json["filters"].as_array().cloned().unwrap_or_default();
     filters.push(json!("NumInstances"));
     let body = json!({"filters": filters, "weighers": {"Ram": -1.5}, "max_instances_per_host": 1});

@@ -12,8 +12,10 @@ use holm_model::resources::InventoryOverride;
 use holm_model::scheduling::{Effect, Operator, Requirement, Scheduling, Taint};
 use holm_model::vm::OnNoHost;
 use holm_model::{NodeId, ResourceClass, Revision, Timestamp, VmId};
+use holm_sched::candidates::{Demand, Members};
+use holm_sched::controllers::Placement;
 use holm_sched::request::Placed;
-use holm_sched::{Filter, Host, Policy, Request, explain, filters};
+use holm_sched::{Controller, Facts, Filter, Host, Policy, Request, advise, explain, filters};
 
 use crate::cluster::{Cluster, MEDIUM, SMALL_VM};
 
@@ -125,6 +127,18 @@ fn always_the_same() -> Vec<String> {
     said.filter(|(name, _)| !branching.contains(name)).map(|(name, fix)| format!("{name}: {fix}")).collect()
 }
 
+/// Of a question for candidates, on a node that is in an aggregate and has a trait.
+fn demanded(demand: impl FnOnce(Members) -> Demand) -> Vec<String> {
+    let mut cluster = Cluster::of(&[MEDIUM]);
+    cluster.aggregate(1, &[], &[]);
+    cluster.update(1, |update| update.traits = Some(BTreeSet::from(["CUSTOM_LOUD".to_owned()])));
+    let vm = cluster.vm(SMALL_VM);
+    let demand = demand(cluster.state.aggregates.values().collect());
+    let policy = Policy::of(&cluster.state.scheduler).demanding([demand]);
+    let explanation = explain(&cluster.state, &policy, cluster.record(vm));
+    explanation.advice.into_iter().map(|advice| format!("{}: {}", advice.by, advice.fix)).collect()
+}
+
 fn everything() -> BTreeSet<String> {
     let zone = Scheduling { availability_zone: Some("left".into()), ..Scheduling::default() };
     let cases = [
@@ -172,6 +186,9 @@ fn everything() -> BTreeSet<String> {
         grouped(GroupPolicy::AntiAffinity),
         beside_another(false),
         beside_another(true),
+        demanded(|_| Demand::AnyTrait(vec!["CUSTOM_QUIET".into(), "CUSTOM_GPU".into()])),
+        demanded(|_| Demand::NoTrait("CUSTOM_LOUD".into())),
+        demanded(Demand::AnyAggregate),
         always_the_same(),
     ];
     for case in &cases {
@@ -211,4 +228,23 @@ fn hosts_with_the_same_advice_are_told_together_and_a_single_one_by_name() {
                 `holm node remove n3 --confirm-node-off`";
     let cordoned = "open it again: `holm node uncordon NODE`";
     assert_eq!(told, [(vec![NodeId(1), NodeId(2)], cordoned), (vec![NodeId(3)], down)]);
+}
+
+/// A record is looked at more often than explained: what it says costs no judgement of every host.
+#[test]
+fn a_record_is_advised_about_the_hosts_it_names() {
+    let mut cluster = Cluster::of(&[MEDIUM; 50]);
+    (1..=50).for_each(|n| cluster.cordon(n, "later"));
+    let vm = cluster.vm(SMALL_VM);
+    let commands = Placement.decide(&cluster.state, &Facts { now: cluster.now, ..Facts::default() });
+    cluster.carry_out(commands);
+    let policy = Policy::of(&cluster.state.scheduler);
+    let told = advise(&cluster.state, &policy, cluster.record(vm));
+    let named: Vec<_> = cluster.record(vm).refusals.iter().map(|refusal| refusal.node).collect();
+    assert_eq!(told.len(), 1);
+    assert_eq!((&told[0].nodes, told[0].fix.as_str()), (&named, "open it again: `holm node uncordon NODE`"));
+    assert!(named.len() < 50, "{}", named.len());
+    // What no longer refuses needs no advice.
+    named.iter().for_each(|node| cluster.state.nodes.get_mut(node).expect("it exists").enabled = true);
+    assert_eq!(advise(&cluster.state, &policy, cluster.record(vm)), []);
 }
