@@ -2,6 +2,7 @@
 //! leader's controllers. All pure: state and facts in, commands out, the same answer everywhere.
 
 pub mod admission;
+pub mod admitted_part;
 pub mod advice;
 pub mod candidates;
 mod column;

@@ -24,8 +24,13 @@ pub fn explain(
 ) -> Result<Explanation> {
     let batch = matches!(command, Command::CreateVms(_));
     let command = holm_sched::admission::admitted_at(command, state.revision);
-    let warnings = n_plus_one::judge_imagined(state, &actor, &command)?;
+    let (command, warnings) = n_plus_one::judge_imagined(state, &actor, command)?;
     let (imagined, outcome) = imagine(state, actor, command)?;
+    if let Outcome::Vms { created, refused } = &outcome
+        && created.is_empty()
+    {
+        return Err(vm_create::none_created(refused, names));
+    }
     let vms: Vec<VmId> = ids.iter().copied().filter(|id| imagined.vms.contains_key(id)).collect();
     let Some(first) = vms.first().and_then(|id| imagined.vms.get(id)) else {
         return Err(Failure::new(holm_api::Code::Internal, "the request would create nothing"));

@@ -9,6 +9,7 @@ use holm_model::policy::NPlusOne;
 use holm_model::{Actor, Command, Reason, Revision, State as Model};
 use holm_raft::handle::Published;
 use holm_sched::admission::{admitted_at, brings_failover, is_judged, objections};
+use holm_sched::admitted_part::part_of;
 use holm_sched::n_plus_one::Loss;
 use holm_sched::what_if::{Voters, hindrances_of_any_loss};
 use utoipa_axum::router::OpenApiRouter;
@@ -158,15 +159,29 @@ async fn judge(
     if !is_judged(state, state.scheduler.n_plus_one, &command) {
         return Ok(Judgement::default());
     }
-    let is_failover = brings_failover(state, &command);
     let command = admitted_at(command, state.revision);
-    let (published, actor, imagined) = (snapshot.published(), intent.actor(), command.clone());
-    let sentences = think(move || objections(&published.state, clock::now(), &actor, &imagined)).await?;
+    let (published, actor) = (snapshot.published(), intent.actor());
+    think(move || weigh(&published.state, &actor, command)).await?
+}
+
+/// What the policy says to a command of [`admitted_at`]; of a batch that need not come whole, to the part it lets in.
+///
+/// # Errors
+/// `n_plus_one`, when the policy refuses.
+fn weigh(state: &Model, actor: &Actor, command: Command) -> Result<Judgement> {
     // What apply refuses it says better, and what it takes after all was not judged.
-    let Ok(sentences) = sentences else { return Ok(Judgement::default()) };
+    let Ok(sentences) = objections(state, clock::now(), actor, &command) else {
+        return Ok(Judgement::default());
+    };
     match state.scheduler.n_plus_one {
         NPlusOne::Off => Ok(Judgement::default()),
-        NPlusOne::Refuse if !sentences.is_empty() => Err(refusal(&sentences, is_failover)),
+        NPlusOne::Refuse if !sentences.is_empty() => {
+            let Some(part) = part_of(state, clock::now(), actor, &command, sentences.clone()) else {
+                return Err(refusal(&sentences, brings_failover(state, &command)));
+            };
+            let with_more = part.objections.into_iter().map(|sentence| format!("with one more, {sentence}"));
+            Ok(Judgement { judged: Some(part.command), warnings: warned(with_more.collect()) })
+        }
         NPlusOne::Warn | NPlusOne::Refuse => {
             let judged = sentences.is_empty().then_some(command);
             Ok(Judgement { judged, warnings: warned(sentences) })
@@ -174,20 +189,21 @@ async fn judge(
     }
 }
 
-/// What the policy says to a command that is only thought of: what it warns of.
+/// A command of [`admitted_at`] that is only thought of, as far as the policy lets it in, and what it warns of.
 ///
 /// # Errors
 /// `n_plus_one`, as for the write itself.
-pub fn judge_imagined(state: &Model, actor: &Actor, command: &Command) -> Result<Vec<String>> {
-    let policy = state.scheduler.n_plus_one;
-    if !is_judged(state, policy, command) {
-        return Ok(Vec::new());
+pub fn judge_imagined(state: &Model, actor: &Actor, command: Command) -> Result<(Command, Vec<String>)> {
+    if !is_judged(state, state.scheduler.n_plus_one, &command) {
+        return Ok((command, Vec::new()));
     }
-    let sentences = objections(state, clock::now(), actor, command).unwrap_or_default();
-    if policy == NPlusOne::Refuse && !sentences.is_empty() {
-        return Err(refusal(&sentences, brings_failover(state, command)));
-    }
-    Ok(warned(sentences))
+    let Judgement { judged, warnings } = weigh(state, actor, command.clone())?;
+    Ok((judged.unwrap_or(command), warnings))
+}
+
+/// What is said of the VMs of a batch that come after those that the policy lets in.
+pub fn refusal_of_rest() -> Failure {
+    Failure::new(Code::NPlusOne, "with it, the cluster could no longer lose any one node")
 }
 
 fn refusal(sentences: &[String], is_failover: bool) -> Failure {

@@ -4,11 +4,11 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use holm_api::{CreateVm, CreateVmQuery, CreatedVms, Explanation, RefusedVm, Vm};
+use holm_api::{Code, CreateVm, CreateVmQuery, CreatedVms, Explanation, RefusedVm, Vm};
 use holm_model::planted::{Plant, planted};
 use holm_model::reply::{Kind, Outcome};
 use holm_model::scheduling::Scheduling;
-use holm_model::{Command, State as Model, VmId, command, limits, vm};
+use holm_model::{Command, Reason, State as Model, VmId, command, limits, vm};
 use holm_sched::ignored;
 use uuid::Uuid;
 
@@ -21,6 +21,10 @@ use super::read::Snapshot;
 use super::write::{Accepted, Basis};
 use super::{convert, dry_run, n_plus_one};
 use crate::app::Shared;
+
+/// Reasons that are told of a batch of which nothing is created, and names that are told with each.
+const REASONS_MAX: usize = 5;
+const NAMES_MAX: usize = 3;
 
 /// Create a VM, or `count` of them. The answer comes once the records are durable; the VMs are then in BUILD.
 /// With `dry_run`, nothing is created and the answer explains the request on every node.
@@ -56,7 +60,7 @@ pub async fn create(
         _ => None,
     };
     let vm = of.and_then(|id| state.vms.get(id));
-    warnings.extend(vm.map(|vm| ignored(&state.scheduler, &vm.spec)).unwrap_or_default());
+    warnings.extend(vm.map(|vm| ignored(state, &vm.spec)).unwrap_or_default());
     match &accepted.done.outcome {
         Outcome::Vm(id) => {
             let vm = one(&accepted, *id).ok_or_else(|| Failure::gone(Kind::Vm, &accepted))?;
@@ -64,6 +68,10 @@ pub async fn create(
             let (location, revision) = (format!("/v1/vms/{}", vm.id), vm.revision);
             let answer = Answer::accepted(StatusCode::ACCEPTED, &accepted, vm);
             Ok(answer.location(location).etag(revision).into_response())
+        }
+        Outcome::Vms { created, refused } if created.is_empty() => {
+            let duplicate = accepted.duplicate;
+            Err(Failure { duplicate, ..none_created(refused, &names) })
         }
         Outcome::Vms { created, refused } => {
             let created = CreatedVms { warnings, ..many(&accepted, created, refused, &names) };
@@ -228,12 +236,7 @@ fn one(accepted: &Accepted, id: VmId) -> Option<Vm> {
 
 /// The batch as it was decided, perhaps by an earlier request with the same key: its ids were made in the
 /// order of the names. Those deleted since are left out.
-fn many(
-    accepted: &Accepted,
-    created: &[VmId],
-    refused: &[(VmId, holm_model::Reason)],
-    names: &[String],
-) -> CreatedVms {
+fn many(accepted: &Accepted, created: &[VmId], refused: &[(VmId, Reason)], names: &[String]) -> CreatedVms {
     let mut ids: Vec<VmId> = created.iter().copied().chain(refused.iter().map(|(id, _)| *id)).collect();
     ids.sort();
     let name = |id: &VmId| ids.binary_search(id).ok().and_then(|at| names.get(at));
@@ -245,9 +248,44 @@ fn many(
     }
 }
 
+/// What is said of a batch of which nothing is created, refused in the order of the names: each reason, and whom it is
+/// about.
+pub fn none_created(refused: &[(VmId, Reason)], names: &[String]) -> Failure {
+    let mut reasons: Vec<(&Reason, Vec<&str>)> = Vec::new();
+    for (name, (_, reason)) in names.iter().zip(refused) {
+        match reasons.iter_mut().find(|(other, _)| *other == reason) {
+            Some((_, with_it)) => with_it.push(name),
+            None => reasons.push((reason, vec![name])),
+        }
+    }
+    let sentence = |(reason, names): &(&Reason, Vec<&str>)| format!("{}: {reason}", some(names));
+    let told: Vec<String> = reasons.iter().take(REASONS_MAX).map(sentence).collect();
+    let more = match reasons.len().saturating_sub(REASONS_MAX) {
+        0 => String::new(),
+        more => format!("; and {more} more reasons"),
+    };
+    let detail = format!("none of the {} VMs was created: {}{more}", refused.len(), told.join("; "));
+    match reasons.first() {
+        Some((first, _)) => Failure { detail, ..Failure::from((*first).clone()) },
+        None => Failure::new(Code::Internal, detail),
+    }
+}
+
+/// The first few, and how many more there are.
+fn some(names: &[&str]) -> String {
+    let first: Vec<String> = names.iter().take(NAMES_MAX).map(|name| format!("`{name}`")).collect();
+    match names.len().saturating_sub(NAMES_MAX) {
+        0 => first.join(", "),
+        more => format!("{} and {more} more", first.join(", ")),
+    }
+}
+
 /// One that was not created.
-pub fn refused((id, reason): &(VmId, holm_model::Reason), name: Option<&String>) -> RefusedVm {
-    let failure = Failure::from(reason.clone());
+pub fn refused((id, reason): &(VmId, Reason), name: Option<&String>) -> RefusedVm {
+    let failure = match reason {
+        Reason::Unadmitted { .. } => n_plus_one::refusal_of_rest(),
+        reason => Failure::from(reason.clone()),
+    };
     let name = name.cloned().unwrap_or_else(|| id.to_string());
     RefusedVm { name, code: failure.code, detail: failure.detail }
 }

@@ -2,6 +2,7 @@
 //! hosts kept for those that waited, rebalancing, CPUs and devices for one VM alone.
 
 mod admission;
+mod batches;
 mod parts;
 mod preemption;
 mod rebalance;

@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use holm_model::command::{BatchFit, Choice, CreateVms, DeleteVm, NoHost, PlaceVms};
+use holm_model::command::{BatchFit, Choice, CreateVm, CreateVms, DeleteVm, NoHost, PlaceVms};
 use holm_model::flavor::Size;
-use holm_model::vm::{OnNoHost, VmStatus};
-use holm_model::{Command, Outcome, VmId};
+use holm_model::policy::{BUILD_TIMEOUT_S, NPlusOne};
+use holm_model::vm::{Availability, DiskLoss, OnNoHost, VmStatus, WantPower};
+use holm_model::{Actor, Command, Outcome, Reason, Reply, VmId};
+use holm_sched::admission::{admitted_at, objections};
+use holm_sched::admitted_part::part_of;
 use holm_sched::controllers::Placement;
-use holm_sched::{Controller, Facts, foresee, queue};
+use holm_sched::{Controller, Facts, foresee, n_plus_one, queue};
 
 use crate::cluster::{Cluster, HostSize, MEDIUM};
 
@@ -198,4 +201,66 @@ fn batches_of_before_are_atomic_in_their_records_only() {
     assert_eq!(placed(&cluster, &vms), 6);
     let names: BTreeMap<_, _> = vms.iter().map(|vm| (*vm, cluster.record(*vm).batch)).collect();
     assert!(names.values().all(Option::is_none));
+}
+
+/// Three hosts of which each takes two: while four are there, any one host may go.
+#[test]
+fn of_one_that_need_not_come_whole_the_first_are_let_in_and_the_rest_refused_alone() {
+    let mut cluster = Cluster::of(&[SMALL; 3]);
+    cluster.policy(|policy| policy.n_plus_one = NPlusOne::Refuse);
+    let flavor = cluster.flavor_with(HALF, &[]);
+    let failover = |vm: &mut CreateVm| {
+        (vm.availability, vm.policies.disk_loss) = (Availability::Failover, DiskLoss::Recreate);
+    };
+    let items: Vec<_> = (0..10).map(|_| cluster.request(flavor, failover)).collect();
+    let actor = Actor { name: "test".into(), project: "default".into() };
+    let of = |atomic, items: &[CreateVm]| {
+        admitted_at(Command::CreateVms(CreateVms { items: items.to_vec(), atomic }), cluster.state.revision)
+    };
+    let part = |command: &Command| {
+        let said = objections(&cluster.state, cluster.now, &actor, command).expect("apply takes it");
+        assert!(!said.is_empty());
+        part_of(&cluster.state, cluster.now, &actor, command, said)
+    };
+    assert_eq!(part(&of(true, &items)), None, "all or none");
+    let part = part(&of(false, &items)).expect("some of it");
+    assert_eq!((part.vms, part.objections.len()), (4, 3));
+    let Outcome::Vms { created, refused } = cluster.done(part.command).outcome else { panic!("a batch") };
+    assert_eq!(created, items[..4].iter().map(|item| item.id).collect::<Vec<_>>());
+    assert!(
+        refused.iter().all(|(_, reason)| matches!(reason, Reason::Unadmitted { .. })) && refused.len() == 6
+    );
+    cluster.carry_out(decide(&cluster));
+    assert!(n_plus_one(&cluster.state).holds());
+    // And now that it is full, of another nothing.
+    let more: Vec<_> = (0..2).map(|_| cluster.request(flavor, failover)).collect();
+    let command =
+        admitted_at(Command::CreateVms(CreateVms { items: more, atomic: false }), cluster.state.revision);
+    let said = objections(&cluster.state, cluster.now, &actor, &command).expect("apply takes it");
+    assert_eq!(part_of(&cluster.state, cluster.now, &actor, &command, said), None);
+}
+
+#[test]
+fn one_that_is_started_after_all_failed_is_for_itself() {
+    let mut cluster = Cluster::of(&[SMALL; 3]);
+    let vms = batch(&mut cluster, 7, OnNoHost::Fail);
+    cluster.carry_out(decide(&cluster));
+    assert!(matches!(cluster.power(vms[3], WantPower::On, None), Reply::Done(_)));
+    assert!(cluster.placed_on(vms[3]).is_some());
+    assert_eq!(placed(&cluster, &vms), 1);
+}
+
+#[test]
+fn the_time_out_ends_all_of_a_batch_at_once() {
+    let mut cluster = Cluster::of(&[SMALL; 3]);
+    let vms = batch(&mut cluster, 7, OnNoHost::Queue);
+    cluster.carry_out(decide(&cluster));
+    cluster.now.0 += u64::from(BUILD_TIMEOUT_S) * 1_000;
+    let commands = decide(&cluster);
+    assert_eq!(commands.len(), 1, "{commands:?}");
+    cluster.carry_out(commands);
+    for vm in vms {
+        let record = cluster.record(vm);
+        assert_eq!((record.status, record.batch), (VmStatus::Error, None));
+    }
 }

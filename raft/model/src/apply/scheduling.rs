@@ -111,7 +111,11 @@ impl Cx<'_> {
             let most = limits::BATCH_MAX;
             return Err(invalid("count", format!("is {}, must be 1 to {most}", c.items.len())));
         }
-        c.items.iter().try_for_each(|item| self.check_admission(item.availability, item.admitted))?;
+        // Of a batch that need not come whole, those behind the first may be judged not to hold: they are refused alone.
+        let judged = if self.knows(2) && !c.atomic { 1 } else { c.items.len() };
+        for item in c.items.iter().take(judged) {
+            self.check_admission(item.availability, item.admitted)?;
+        }
         let before = c.atomic.then(|| (self.state.clone(), self.events.len()));
         let (mut created, mut refused) = (Vec::new(), Vec::new());
         for item in &c.items {
@@ -130,7 +134,9 @@ impl Cx<'_> {
             self.events.truncate(events);
             return Err(reason.clone());
         }
+        let one_reason = refused.windows(2).all(|two| two[0].1 == two[1].1);
         if created.is_empty()
+            && (one_reason || !self.knows(2))
             && let Some((_, reason)) = refused.first()
         {
             return Err(reason.clone());
