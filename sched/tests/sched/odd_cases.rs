@@ -3,13 +3,15 @@
 
 use std::collections::BTreeSet;
 
+use holm_model::flavor::Size;
 use holm_model::group::GroupPolicy;
 use holm_model::node::Condition;
-use holm_model::parts::PciDevice;
+use holm_model::parts::{CPU_POLICY, PCPU, PciDevice};
 use holm_model::policy::WEIGHERS;
 use holm_model::resources::InventoryOverride;
 use holm_model::scheduling::{Effect, Scheduling, Taint};
-use holm_model::{NodeId, ResourceClass, Timestamp, VmId};
+use holm_model::vm::Vm;
+use holm_model::{Inventory, NodeId, ResourceClass, Timestamp, VmId};
 use holm_sched::{Batch, Policy, explain};
 
 use crate::cluster::{Cluster, HostSize, MEDIUM, SMALL_VM};
@@ -157,5 +159,48 @@ fn what_is_free_is_placements_formula_in_every_corner() {
         assert_eq!(raw(&cluster, "Cpu", vm)[0], free, "({total} - {reserved}) × {ratio}‰");
         let fits = verdicts(&cluster, "Capacity", vm)[0].is_ok();
         assert_eq!(fits, free >= 1, "({total} - {reserved}) × {ratio}‰");
+    }
+}
+
+/// Decisions compare a few numbers that are kept beside the record. They tell what the rule does, or leave it to the rule.
+#[test]
+fn numbers_kept_beside_the_record_tell_what_the_record_does() {
+    let totals = [0, 1, 8, 64, (1 << 31) - 1, 1 << 31, 1 << 33, u64::MAX];
+    let units = [(1, u64::MAX, 1), (1, 4, 1), (1, 64, 1), (3, 9, 1), (1, u64::MAX, 4), (1, 1 << 33, 1)];
+    let classes = [
+        ResourceClass::Vcpu,
+        ResourceClass::MemoryMb,
+        ResourceClass::DiskGb,
+        ResourceClass::Custom(PCPU.into()),
+    ];
+    let mut cluster = Cluster::of(&[MEDIUM]);
+    let dedicated = |vm: &mut Vm| _ = vm.spec.extra_specs.insert(CPU_POLICY.into(), "dedicated".into());
+    let sizes = [(1, 16, 0), (2, 8, 8), (4, 64, 4), (5, 5, 5), (9, 2048, 64), (65, 1 << 33, 1 << 40)];
+    let mut vms = Vec::new();
+    for (vcpus, memory_mib, disk_gib) in sizes {
+        let (shared, pinned) = (cluster.vm(SMALL_VM), cluster.vm(SMALL_VM));
+        for vm in [shared, pinned] {
+            let record = cluster.state.vms.get_mut(&vm).expect("it was created");
+            record.spec.size = Size { vcpus, memory_mib, disk_gib };
+        }
+        dedicated(cluster.state.vms.get_mut(&pinned).expect("it was created"));
+        vms.extend([shared, pinned]);
+    }
+    for class in &classes {
+        for (total, (min_unit, max_unit, step_size)) in
+            totals.into_iter().flat_map(|total| units.map(|units| (total, units)))
+        {
+            let mut node = cluster.state.nodes.get_mut(&NodeId(1)).expect("the only one");
+            let report = node.report.as_mut().expect("it has reported");
+            report.offer.cpus = (0..8).map(|cpu| (cpu, 0)).collect();
+            node.recount_room();
+            let ample = Inventory::of(1 << 30);
+            node.inventory = classes.iter().map(|of| (of.clone(), ample.clone())).collect();
+            let inventory = Inventory { min_unit, max_unit, step_size, ..Inventory::of(total) };
+            node.inventory.insert(class.clone(), inventory);
+            drop(node);
+            // It compares both.
+            vms.iter().for_each(|vm| _ = verdicts(&cluster, "Capacity", *vm));
+        }
     }
 }
