@@ -8,10 +8,11 @@ use holm_model::command::*;
 use holm_model::flavor::Size;
 use holm_model::group::GroupPolicy;
 use holm_model::image::ImageKind;
+use holm_model::policy::{NPlusOne, SchedulerPolicy};
 use holm_model::resources::InventoryOverride;
 use holm_model::scheduling::Scheduling;
 use holm_model::version::RULES;
-use holm_model::vm::{Availability, OnNoHost};
+use holm_model::vm::{Availability, DiskLoss, OnNoHost, VmPolicies};
 use holm_model::*;
 use uuid::Uuid;
 
@@ -175,5 +176,59 @@ fn an_entry_says_its_rules_and_one_of_before_has_none() {
         let bytes = rmp_serde::to_vec_named(&entry).unwrap();
         assert_eq!(rmp_serde::from_slice::<Entry>(&bytes).unwrap(), entry);
         assert_eq!(bytes.windows(5).any(|window| window == b"rules"), rules > 0);
+    }
+}
+
+/// One name is taken, and one flavor is not there.
+#[test]
+fn a_batch_of_which_nothing_is_created_was_refused_for_the_first_reason() {
+    let batch = |atomic| {
+        let [Command::CreateVm(taken), Command::CreateVm(unknown)] =
+            [1, 2].map(|n| vm(n, Scheduling::default()))
+        else {
+            unreachable!()
+        };
+        let taken = CreateVm { id: VmId(id(7)), ..taken };
+        Command::CreateVms(CreateVms {
+            items: vec![taken, CreateVm { flavor: FlavorId(id(9)), ..unknown }],
+            atomic,
+        })
+    };
+    let first = Err("the VM name `vm1` is taken".to_owned());
+    for (rules, atomic) in [(0, false), (1, false), (0, true), (RULES, true)] {
+        assert_eq!(tell(&mut cluster(), rules, batch(atomic)), first, "{rules}, {atomic}");
+    }
+    let mut state = cluster();
+    assert_eq!(tell(&mut state, RULES, batch(false)), Ok(()), "each is told its own");
+    assert_eq!(state.vms.len(), 1);
+}
+
+/// The first of a batch was judged not to break N+1, the second was not judged.
+#[test]
+fn a_batch_with_one_that_is_not_admitted_was_refused_as_a_whole() {
+    for (rules, created) in [(1, 0), (RULES, 1)] {
+        let mut state = cluster();
+        for n in [2, 3] {
+            let (peer_addr, api_addr) = (format!("h{n}:1"), format!("h{n}:2"));
+            tell(&mut state, rules, Command::AddNode(AddNode { name: format!("n{n}"), peer_addr, api_addr }))
+                .unwrap();
+        }
+        let policy = SchedulerPolicy { n_plus_one: NPlusOne::Refuse, ..state.scheduler.clone() };
+        let set = Command::SetSchedulerPolicy(SetSchedulerPolicy { policy: Some(policy), expected: None });
+        tell(&mut state, rules, set).unwrap();
+        let judged =
+            [(2, state.revision), (3, Revision(0))].map(|(n, at)| match vm(n, Scheduling::default()) {
+                Command::CreateVm(vm) => CreateVm {
+                    availability: Availability::Failover,
+                    policies: VmPolicies { disk_loss: DiskLoss::Recreate, ..VmPolicies::default() },
+                    admitted: Some(at),
+                    ..vm
+                },
+                _ => unreachable!(),
+            });
+        let batch = CreateVms { items: judged.into(), atomic: false };
+        let told = tell(&mut state, rules, Command::CreateVms(batch));
+        assert_eq!(told.is_ok(), created > 0, "{rules}: {told:?}");
+        assert_eq!(state.vms.len(), 1 + created, "{rules}");
     }
 }
