@@ -131,11 +131,10 @@ pub fn explain(state: &State, policy: &Policy, vm: &Vm) -> Explanation {
             Ok(raw)
         })
         .collect();
-    let verdict = |(at, answer): (usize, Result<Vec<i64>, Vec<(&str, String)>>)| match answer {
+    let verdicts = answers.into_iter().enumerate().map(|(at, answer)| match answer {
         Err(refusals) => refused(refusals),
         Ok(raw) => score(at, &columns, &ranges, &raw),
-    };
-    let verdicts = answers.into_iter().enumerate().map(verdict);
+    });
     let hosts: Vec<HostVerdict> = hosts
         .iter()
         .zip(verdicts)

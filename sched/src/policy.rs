@@ -85,8 +85,7 @@ impl Policy {
     /// Every filter that refuses, in the order they are asked, and why.
     pub fn refusals(&self, request: &Request<'_>, host: &Host<'_>) -> Vec<(&'static str, Refusal)> {
         let applying = self.filters.iter().filter(|filter| filter.applies(request));
-        let refuses = |filter: &Box<dyn Filter>| Some((filter.name(), filter.check(request, host).err()?));
-        applying.filter_map(refuses).collect()
+        applying.filter_map(|filter| Some((filter.name(), filter.check(request, host).err()?))).collect()
     }
 
     /// The first filter that refuses.
