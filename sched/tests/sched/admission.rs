@@ -9,7 +9,8 @@ use holm_model::vm::{OnNoHost, StopMode, Vm, VmStatus};
 use holm_model::{Actor, Command, NodeId, Outcome, Reason, Reply, Revision, Timestamp, VmId, invariant};
 use holm_sched::admission::{admitted_at, is_judged, objections};
 use holm_sched::controllers::Placement;
-use holm_sched::{Controller, Facts, n_plus_one};
+use holm_sched::rebalance::{Bounds, due};
+use holm_sched::{Controller, Facts, Policy, n_plus_one, rebalance};
 use proptest::prelude::*;
 
 use crate::cluster::{Cluster, SMALL_VM};
@@ -101,6 +102,38 @@ fn many_at_once_are_judged_together_and_apply_takes_one_of_those_judged_at_once(
     assert_eq!(against(&cluster, &one).len(), 1, "judged anew it is refused");
 }
 
+/// A large failover VM on n1, n2 empty, and on n3 two small ones of which one may move.
+fn one_node_for_a_large_one() -> (Cluster, VmId) {
+    let mut cluster = three([0, 0, 1]);
+    on(&mut cluster, 3, |_| {});
+    let moved = cluster.state.vms_on(NodeId(3)).next().expect("two are there").id;
+    cluster.run(moved);
+    (2..=3).for_each(|node| cluster.cordon(node, "test"));
+    let large = cluster.create(Size { vcpus: 8, ..TWO }, failover);
+    assert_eq!(cluster.placed_on(large), Some(1));
+    (2..=3).for_each(|node| cluster.uncordon(node));
+    refuse(&mut cluster);
+    assert!(n_plus_one(&cluster.state).holds());
+    (cluster, moved)
+}
+
+#[test]
+fn a_rebalance_begins_no_move_to_where_failover_vms_would_go() {
+    let (mut cluster, moved) = one_node_for_a_large_one();
+    let begun = |cluster: &Cluster| {
+        let policy = Policy::of(&cluster.state.scheduler);
+        let plan = rebalance(&cluster.state, &policy, Bounds::default());
+        assert_eq!(
+            plan.moves.iter().map(|planned| (planned.vm, planned.to)).collect::<Vec<_>>(),
+            [(moved, NodeId(2))]
+        );
+        due(&cluster.state, &policy, &plan).len()
+    };
+    assert_eq!(begun(&cluster), 0);
+    cluster.policy(|policy| policy.n_plus_one = NPlusOne::Warn);
+    assert_eq!(begun(&cluster), 1);
+}
+
 #[test]
 fn what_takes_room_on_another_node_is_judged_too() {
     // A start of one that was given up on.
@@ -118,16 +151,7 @@ fn what_takes_room_on_another_node_is_judged_too() {
     assert_eq!(cluster.record(failed).status, VmStatus::Error);
 
     // A move to the only node that could take a large one.
-    let mut cluster = three([0, 0, 1]);
-    on(&mut cluster, 3, |_| {});
-    let moved = cluster.state.vms_on(NodeId(3)).next().expect("two are there").id;
-    cluster.run(moved);
-    (2..=3).for_each(|node| cluster.cordon(node, "test"));
-    let large = cluster.create(Size { vcpus: 8, ..TWO }, failover);
-    assert_eq!(cluster.placed_on(large), Some(1));
-    (2..=3).for_each(|node| cluster.uncordon(node));
-    refuse(&mut cluster);
-    assert!(n_plus_one(&cluster.state).holds());
+    let (mut cluster, moved) = one_node_for_a_large_one();
     let epoch = cluster.record(moved).claim.as_ref().expect("it is placed").epoch;
     let moves = vec![Relocation { vm: moved, epoch, to: NodeId(2), gain: 0 }];
     let planned = Some(1);

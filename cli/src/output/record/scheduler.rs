@@ -68,7 +68,7 @@ fn n_plus_one(asked: NPlusOne) -> &'static str {
     match asked {
         NPlusOne::Off => "off",
         NPlusOne::Warn => "warn: failover VMs that break it are created with a warning",
-        NPlusOne::Refuse => "refuse: failover VMs that break it are not created",
+        NPlusOne::Refuse => "refuse: VMs that break it, or take the room it needs, are not let in",
     }
 }
 
