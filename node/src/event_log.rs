@@ -29,7 +29,7 @@ fn log(event: &Event) {
         Kind::Node => what != "reported",
         Kind::Cluster | Kind::Aggregate | Kind::Policy | Kind::Quota | Kind::Project | Kind::Volume => true,
         Kind::Vm => what == "error" || what == "waiting",
-        Kind::Flavor | Kind::Image | Kind::Group => false,
+        Kind::Flavor | Kind::Image | Kind::Group | Kind::Zone | Kind::Label => false,
     };
     if matters {
         tracing::info!(%revision, %kind, name, what, message, actor, "event");

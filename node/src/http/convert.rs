@@ -326,11 +326,11 @@ pub fn event(event: &model::Event) -> api::Event {
         at: timestamp(event.at),
         kind: match event.kind {
             Kind::Cluster => api::EventKind::Cluster,
-            Kind::Node => api::EventKind::Node,
+            Kind::Node | Kind::Label => api::EventKind::Node,
             Kind::Flavor => api::EventKind::Flavor,
             Kind::Image => api::EventKind::Image,
             Kind::Vm => api::EventKind::Vm,
-            Kind::Aggregate => api::EventKind::Aggregate,
+            Kind::Aggregate | Kind::Zone => api::EventKind::Aggregate,
             Kind::Group => api::EventKind::ServerGroup,
             Kind::Policy => api::EventKind::Scheduler,
             Kind::Quota => api::EventKind::Quota,

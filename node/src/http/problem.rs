@@ -108,6 +108,8 @@ fn list_hint(kind: Kind) -> &'static str {
         Kind::Policy => "`holm scheduler show` shows it",
         Kind::Quota => "`holm quota show` shows it",
         Kind::Volume => "`holm volume list` shows what there is",
+        Kind::Zone => "`holm az list` shows what there is",
+        Kind::Label => "`holm node list` shows what there is",
         Kind::Project => "`holm project list` shows what there is; `holm project create NAME` makes one",
         Kind::Cluster => "run `holmd init` or `holmd join` first",
     }
@@ -135,6 +137,9 @@ impl From<Reason> for Failure {
             Reason::InUse { kind: Kind::Node, .. } => new(Code::InUse).hint(
                 "drain it and delete the VMs that stay; if the machine is off for good, `holm node remove \
                  --confirm-node-off` (`?confirm_node_off=true`) gives them up",
+            ),
+            Reason::InUse { kind: Kind::Zone | Kind::Label, .. } => new(Code::InUse).hint(
+                "move those elsewhere first (`holm node drain NODE`), or delete them",
             ),
             Reason::InUse { .. } => new(Code::InUse).hint("delete what uses it first"),
             Reason::WrongState { .. } | Reason::Infeasible { .. } => new(Code::WrongState),

@@ -79,6 +79,10 @@ pub enum Kind {
     Quota,
     Project,
     Volume,
+    /// Of a refusal only: an availability zone, which is what aggregates say it is.
+    Zone,
+    /// Of a refusal only: a node's label.
+    Label,
 }
 
 impl std::fmt::Display for Kind {
@@ -95,6 +99,8 @@ impl std::fmt::Display for Kind {
             Self::Quota => "quota",
             Self::Project => "project",
             Self::Volume => "volume",
+            Self::Zone => "zone",
+            Self::Label => "label",
         })
     }
 }

@@ -118,7 +118,7 @@ impl Cx<'_> {
         if by.is_empty() {
             return Ok(());
         }
-        Err(Reason::InUse { kind: Kind::Aggregate, name: format!("{ZONE_KEY}={gone}"), by })
+        Err(self.zone_in_use(gone, by))
     }
 
     fn check_aggregate(&self, aggregate: &Aggregate) -> Result<(), Reason> {
@@ -147,7 +147,8 @@ impl Cx<'_> {
         Ok(())
     }
 
-    /// A node does not change its zone under VMs that were created for that zone.
+    /// A node does not change its zone under VMs that were created for that zone, nor leaves one that has a name while
+    /// VMs are on it: who asked for no zone may depend on it all the same (Nova refuses it, too).
     fn check_zones_in_use(&self, before: Option<&Aggregate>, after: &Aggregate) -> Result<(), Reason> {
         let empty = OrdSet::new();
         let nodes_before = before.map_or(&empty, |before| &before.nodes);
@@ -162,17 +163,22 @@ impl Cx<'_> {
             if zone_after == zone_before {
                 continue;
             }
-            let bound = self.state.vms_on(id).filter(|vm| vm.spec.scheduling.availability_zone.is_some());
-            let by = some_names(bound.map(|vm| vm.name.as_str()));
+            let leaves = zone_before != DEFAULT_ZONE && self.knows(2);
+            let asked = |vm: &&Vm| leaves || vm.spec.scheduling.availability_zone.is_some();
+            let by = some_names(self.state.vms_on(id).filter(asked).map(|vm| vm.name.as_str()));
             if !by.is_empty() {
-                return Err(Reason::InUse {
-                    kind: Kind::Aggregate,
-                    name: format!("{ZONE_KEY}={zone_before}"),
-                    by,
-                });
+                return Err(self.zone_in_use(zone_before, by));
             }
         }
         Ok(())
+    }
+
+    fn zone_in_use(&self, zone: &str, by: Vec<String>) -> Reason {
+        let (kind, name) = match self.knows(2) {
+            true => (Kind::Zone, zone.to_owned()),
+            false => (Kind::Aggregate, format!("{ZONE_KEY}={zone}")),
+        };
+        Reason::InUse { kind, name, by }
     }
 
     fn put_aggregate(&mut self, before: Option<Aggregate>, aggregate: Aggregate) {

@@ -13,7 +13,7 @@ use crate::parts::PCPU;
 use crate::planted::{Plant, planted};
 use crate::reply::{Kind, Outcome, Reason};
 use crate::resources::{InventoryOverride, ResourceClass, Resources};
-use crate::vm::{Fault, VmStatus};
+use crate::vm::{Fault, Vm, VmStatus};
 
 /// Longest `host:port`.
 const ADDRESS_MAX: usize = 261;
@@ -149,6 +149,7 @@ impl Cx<'_> {
         check_expected(c.expected, node.revision)?;
         change(&mut node.labels, &c.labels);
         limits::map("labels", &node.labels)?;
+        self.check_labels_in_use(c.node, &node.labels)?;
         if let Some(taints) = &c.taints {
             limits::count("taints", taints.len())?;
             for taint in taints {
@@ -170,6 +171,23 @@ impl Cx<'_> {
         self.state.nodes.insert(c.node, node);
         self.refresh_inventory(c.node);
         Ok(Outcome::Node(c.node))
+    }
+
+    /// A label stays while a VM is on the node that selected it by that.
+    fn check_labels_in_use(&self, node: NodeId, after: &BTreeMap<String, String>) -> Result<(), Reason> {
+        let before = &self.state.nodes[&node].labels;
+        if !self.knows(2) || before == after {
+            return Ok(());
+        }
+        let lost = |vm: &Vm| {
+            let mut selector = vm.spec.scheduling.node_selector.iter();
+            let lost = selector.find(|wanted| wanted.holds(before) && !wanted.holds(after));
+            lost.map(|wanted| wanted.key.clone())
+        };
+        let Some(key) = self.state.vms_on(node).find_map(lost) else { return Ok(()) };
+        let users = self.state.vms_on(node).filter(|vm| lost(vm).as_ref() == Some(&key));
+        let by = some_names(users.map(|vm| vm.name.as_str()));
+        Err(Reason::InUse { kind: Kind::Label, name: key, by })
     }
 
     pub(super) fn set_node_up(&mut self, c: &SetNodeUp) -> Result<Outcome, Reason> {
