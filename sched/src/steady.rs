@@ -29,12 +29,13 @@ const LOOKS_MAX: usize = 100;
 /// little room already is no reason to refuse what takes none of it.
 pub struct Steady {
     state: State,
-    verdict: NPlusOne,
+    /// Once it was asked for: mostly nobody is without a place, and then it makes no difference.
+    verdict: Option<NPlusOne>,
 }
 
 impl Steady {
     pub fn of(state: State) -> Self {
-        Self { verdict: n_plus_one(&state), state }
+        Self { state, verdict: None }
     }
 
     /// Puts the VMs on these nodes, from the queue or from where they are.
@@ -67,11 +68,14 @@ impl Steady {
 
     fn become_if_steady(&mut self, after: State) -> Result<(), NPlusOne> {
         let verdict = n_plus_one(&after);
-        let taken = verdict.clone().beyond(&self.verdict);
-        if !taken.holds() {
-            return Err(taken);
+        if !verdict.holds() {
+            let before = self.verdict.get_or_insert_with(|| n_plus_one(&self.state));
+            let taken = verdict.clone().beyond(before);
+            if !taken.holds() {
+                return Err(taken);
+            }
         }
-        *self = Self { state: after, verdict };
+        *self = Self { state: after, verdict: Some(verdict) };
         Ok(())
     }
 }
