@@ -93,10 +93,10 @@ mod tests {
             seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             (seed >> 33) % below
         };
-        for most in 1..40 {
+        for most in 1..40u64 {
             let (mut weights, mut plain) = (Weights::EMPTY, Vec::new());
             for _ in 0..200 {
-                let weight = (roll(u64::from(most % 3 + 1))) as i64;
+                let weight = roll(most % 3 + 1) as i64;
                 let at = roll(plain.len() as u64 + 1) as usize;
                 match roll(4) {
                     0 => {
