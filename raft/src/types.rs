@@ -5,7 +5,7 @@
 use std::fmt;
 
 use bytes::Bytes;
-use holm_model::version::CLUSTER_VERSION;
+use holm_model::version::{CLUSTER_VERSION, RULES};
 use holm_model::{NodeId, Reply};
 use serde::{Deserialize, Serialize};
 
@@ -37,15 +37,23 @@ pub struct Data {
 
 /// An entry that this binary cannot read. It must stop: skipping one would make it disagree for ever.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "an entry of cluster version {found} cannot be understood by this binary, which knows version \
-     {CLUSTER_VERSION}: install the version that wrote it"
-)]
-pub struct UnknownEntry {
-    found: u32,
-    /// None: it may be readable, but what a later version means by it is not known here.
-    #[source]
-    source: Option<rmp_serde::decode::Error>,
+pub enum UnknownEntry {
+    #[error(
+        "an entry of cluster version {found} cannot be understood by this binary, which knows version \
+         {CLUSTER_VERSION}: install the version that wrote it"
+    )]
+    Version {
+        found: u32,
+        /// None: it may be readable, but what a later version means by it is not known here.
+        #[source]
+        source: Option<rmp_serde::decode::Error>,
+    },
+    /// It can be read, and would be judged otherwise than where it was accepted.
+    #[error(
+        "an entry was accepted by rules {found}, and this binary knows the rules up to {RULES}: install the version \
+         that wrote it"
+    )]
+    Rules { found: u32 },
 }
 
 impl Data {
@@ -69,11 +77,16 @@ impl Data {
     /// # Errors
     /// When this binary does not know all of what it says.
     pub(crate) fn decode(&self) -> Result<holm_model::Entry, UnknownEntry> {
-        let unknown = |source| UnknownEntry { found: self.version, source };
+        let unknown = |source| UnknownEntry::Version { found: self.version, source };
         if self.version > CLUSTER_VERSION {
             return Err(unknown(None));
         }
-        rmp_serde::from_slice(&self.body).map_err(|source| unknown(Some(source)))
+        let entry: holm_model::Entry =
+            rmp_serde::from_slice(&self.body).map_err(|source| unknown(Some(source)))?;
+        match entry.rules {
+            known if known <= RULES => Ok(entry),
+            found => Err(UnknownEntry::Rules { found }),
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -105,4 +118,29 @@ pub(crate) fn entry_bytes(entry: &Entry) -> usize {
 /// The model's id for a Raft node.
 pub(crate) fn node_id(raw: u64) -> NodeId {
     NodeId(raw)
+}
+
+#[cfg(test)]
+mod tests {
+    use holm_model::command::SetFreeze;
+    use holm_model::{Actor, Command, Proposal};
+
+    use super::*;
+
+    #[test]
+    fn an_entry_of_later_rules_is_refused_naming_both() {
+        let actor = Actor { name: "test".into(), project: "default".into() };
+        let command = Command::SetFreeze(SetFreeze { for_ms: None, reason: None });
+        let proposal = Proposal { key: None, seen: Default::default(), actor, command };
+        let of = |rules| holm_model::Entry {
+            rules,
+            ..holm_model::Entry::new(Default::default(), proposal.clone())
+        };
+        for known in 0..=RULES {
+            assert_eq!(Data::encode(&of(known)).decode().unwrap(), of(known));
+        }
+        let refused = Data::encode(&of(RULES + 1)).decode().unwrap_err().to_string();
+        assert!(refused.contains(&format!("by rules {}", RULES + 1)), "{refused}");
+        assert!(refused.contains(&format!("up to {RULES}:")), "{refused}");
+    }
 }
