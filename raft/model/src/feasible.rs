@@ -235,7 +235,7 @@ pub fn has_tries_left(vm: &Vm) -> Result<(), Refusal> {
 pub struct Members {
     /// Other members with a claim on this host.
     pub here: u32,
-    /// Other members with a claim on any host.
+    /// Other members with a claim on any host; not worked out where no rule asks, [`group_members`].
     pub placed: u32,
 }
 
@@ -261,13 +261,17 @@ pub fn fits_group(group: &ServerGroup, members: Members) -> bool {
     }
 }
 
-/// The group of `vm` and where its other members are, seen from `node`.
+/// The group of `vm` and where its other members are, seen from `node`. Affinity alone asks for those on other hosts, and
+/// has few of them: to count the hosts of an anti-affinity group for each member would be many.
 pub fn group_members<'a>(state: &'a State, node: NodeId, vm: &Vm) -> Option<(&'a ServerGroup, Members)> {
     let group = state.groups.get(&vm.spec.scheduling.group?)?;
     let seat = vm.seat();
     let others = |of: &(GroupId, NodeId), members: u32| members - u32::from(seat == Some(*of));
-    let hosts = state.group_hosts.range((group.id, NodeId(0))..=(group.id, NodeId(u64::MAX)));
-    let placed = hosts.map(|(of, members)| others(of, *members)).sum();
+    let hosts = || state.group_hosts.range((group.id, NodeId(0))..=(group.id, NodeId(u64::MAX)));
+    let placed = match group.policy {
+        GroupPolicy::Affinity => hosts().map(|(of, members)| others(of, *members)).sum(),
+        _ => 0,
+    };
     let of = (group.id, node);
     let here = state.group_hosts.get(&of).map_or(0, |members| others(&of, *members));
     Some((group, Members { here, placed }))
@@ -332,6 +336,16 @@ fn feasible_by(state: &State, node: &Node, vm: &Vm, asked_for: Asked) -> Result<
         parts_for(node, &node.room.parts, vm)?;
     }
     Ok(())
+}
+
+/// Whether the move of `vm`, which is under way, goes on by itself: the node it leaves is up, or that it waits for takes
+/// it as things stand. Of one for which neither holds nobody can tell when it ends: others do not wait for it.
+pub fn can_arrive(state: &State, vm: &Vm) -> bool {
+    let node = |id: NodeId| state.nodes.get(&id);
+    match &vm.claim {
+        Some(claim) => node(claim.node).is_some_and(|node| node.up),
+        None => vm.recovery.move_to.and_then(node).is_some_and(|node| feasible(state, node, vm).is_ok()),
+    }
 }
 
 /// What is said of a VM that fits nowhere: `no node fits it (2 × Capacity, 1 × ComputeStatus)`, by how many nodes each

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use holm_model::feasible::can_arrive;
 pub use holm_model::limits::MOVES_AT_ONCE;
 use holm_model::policy::NPlusOne;
 use holm_model::vm::Vm;
@@ -18,7 +19,8 @@ use crate::steady::Steady;
 /// The moves that may begin, in the order of the plan.
 pub fn due<'p>(state: &State, policy: &Policy, plan: &'p Plan) -> Vec<&'p Move> {
     let mut busy: BTreeSet<GroupId> = under_way(state).filter_map(|(vm, _)| group(vm)).collect();
-    let at_once = MOVES_AT_ONCE.saturating_sub(under_way(state).filter(|(vm, _)| can_end(state, vm)).count());
+    let at_once =
+        MOVES_AT_ONCE.saturating_sub(under_way(state).filter(|(vm, _)| can_arrive(state, vm)).count());
     // Room first to those that wait for a host, and to those that leave one already.
     let mut batch = queue::run(state, policy, &BTreeSet::new()).batch;
     for vm in state.vms.values().filter(|vm| vm.claim.is_some()) {
@@ -55,13 +57,6 @@ pub fn under_way(state: &State) -> impl Iterator<Item = (&Vm, NodeId)> {
     let leaving = leaving.filter_map(|vm| Some((vm, vm.recovery.vacate.as_ref()?.to?)));
     let waiting = state.waiting.iter().filter_map(|id| state.vms.get(id));
     leaving.chain(waiting.filter_map(|vm| Some((vm, vm.recovery.move_to?))))
-}
-
-/// Whether its move goes on: one that is still on a node that is down does so when that returns or is fenced, and until
-/// then those of the others shall not wait for it.
-fn can_end(state: &State, vm: &Vm) -> bool {
-    let from = vm.claim.as_ref().and_then(|claim| state.nodes.get(&claim.node));
-    from.is_none_or(|node| node.up)
 }
 
 fn group(vm: &Vm) -> Option<GroupId> {

@@ -1,13 +1,15 @@
 //! Rebalancing: what is moved, what stays, and that it ends.
 
 use holm_model::command::{Command, CreateVm, MoveVms, ReleaseCause, Relocation, RemoveNode};
+use holm_model::feasible::can_arrive;
 use holm_model::flavor::Size;
 use holm_model::group::GroupPolicy;
 use holm_model::reply::Moved;
 use holm_model::scheduling::Scheduling;
+use holm_model::version::RULES;
 use holm_model::vm::{Availability, DiskLoss, StopMode, VmStatus, WantPower};
 use holm_model::{GroupId, NodeId, Outcome, Reply, VmId};
-use holm_sched::rebalance::{Bounds, MOVES_AT_ONCE, Plan, due, rebalance};
+use holm_sched::rebalance::{Bounds, MOVES_AT_ONCE, Plan, due, rebalance, under_way};
 use holm_sched::{Policy, explain};
 
 use crate::cluster::{Cluster, MEDIUM};
@@ -111,7 +113,12 @@ fn what_cannot_move_stays_with_the_reason() {
     for (vm, why) in cases {
         let epoch = cluster.record(vm).claim.as_ref().expect("it is placed").epoch;
         let moves = vec![Relocation { vm, epoch, to: NodeId(2), gain: 0 }];
-        let done = cluster.done(Command::MoveVms(MoveVms { moves, stop: StopMode::Force, planned: None, admitted: None }));
+        let done = cluster.done(Command::MoveVms(MoveVms {
+            moves,
+            stop: StopMode::Force,
+            planned: None,
+            admitted: None,
+        }));
         let Outcome::Placed { refused } = done.outcome else { panic!("{done:?}") };
         assert!(refused[0].1.to_string().ends_with(why), "{refused:?}");
     }
@@ -206,7 +213,8 @@ fn begin(cluster: &mut Cluster) -> (usize, Vec<Moved>) {
         Relocation { vm: moved.vm, epoch, to: moved.to, gain: moved.gain }
     });
     let (moves, planned) = (moves.collect(), Some(plan.moves.len() as u32));
-    let done = cluster.done(Command::MoveVms(MoveVms { moves, stop: StopMode::Force, planned, admitted: None }));
+    let done =
+        cluster.done(Command::MoveVms(MoveVms { moves, stop: StopMode::Force, planned, admitted: None }));
     let Outcome::Moved { begun, refused, .. } = done.outcome else { panic!("{done:?}") };
     assert_eq!(refused, []);
     (plan.moves.len(), begun)
@@ -250,6 +258,55 @@ fn those_that_cannot_leave_a_node_that_is_down_hold_up_nobody() {
     assert!(planned > 0 && !begun.is_empty(), "{begun:?} of {planned}");
     cluster.set_up(1, true);
     assert_eq!(begin(&mut cluster).1, [], "they go on, and count again");
+}
+
+#[test]
+fn those_that_wait_for_a_node_that_does_not_take_them_hold_up_nobody() {
+    let mut cluster = by_cpu(1000);
+    (0..8).for_each(|_| _ = on(&mut cluster, 1, ONE, failover));
+    let (_, begun) = begin(&mut cluster);
+    assert_eq!(begun.len(), MOVES_AT_ONCE);
+    begun.iter().for_each(|moved| cluster.release(moved.vm, ReleaseCause::Vacated));
+    let counted = |cluster: &Cluster| {
+        under_way(&cluster.state).filter(|(vm, _)| can_arrive(&cluster.state, vm)).count()
+    };
+    let to_second = begun.iter().filter(|moved| moved.to == NodeId(2)).count();
+    assert!(to_second > 0 && counted(&cluster) == MOVES_AT_ONCE, "{begun:?}");
+    cluster.cordon(2, "test");
+    assert_eq!(counted(&cluster), MOVES_AT_ONCE - to_second);
+    cluster.uncordon(2);
+    cluster.set_up(2, false);
+    assert_eq!(counted(&cluster), MOVES_AT_ONCE - to_second);
+    cluster.set_up(2, true);
+    assert_eq!(counted(&cluster), MOVES_AT_ONCE, "they go on, and count again");
+}
+
+/// Apply counts as `due` does, and says which one is waited for; an entry of before is judged as it was.
+#[test]
+fn a_move_beside_too_many_names_one_under_way() {
+    let mut cluster = by_cpu(1000);
+    let vms: Vec<VmId> = (0..8).map(|_| on(&mut cluster, 1, ONE, failover)).collect();
+    let (_, begun) = begin(&mut cluster);
+    begun.iter().for_each(|moved| cluster.release(moved.vm, ReleaseCause::Vacated));
+    let next = *vms.iter().find(|vm| cluster.record(**vm).claim.is_some()).expect("some have stayed");
+    let epoch = cluster.record(next).claim.as_ref().expect("it has not left").epoch;
+    let told = |cluster: &mut Cluster, rules| {
+        let moves = vec![Relocation { vm: next, epoch, to: NodeId(3), gain: 0 }];
+        let moves = MoveVms { moves, stop: StopMode::Force, planned: Some(1), admitted: None };
+        match cluster.apply_under(rules, Command::MoveVms(moves)) {
+            Reply::Done(done) => match done.outcome {
+                Outcome::Moved { refused, .. } => refused.first().map(|(_, reason)| reason.to_string()),
+                other => panic!("{other:?}"),
+            },
+            other => panic!("{other:?}"),
+        }
+    };
+    let refused = told(&mut cluster, RULES).expect("four are under way");
+    assert!(refused.contains("among them `"), "{refused}");
+    assert!(begun.iter().any(|moved| refused.contains(&cluster.record(moved.vm).name)), "{refused}");
+    cluster.cordon(2, "test");
+    assert!(told(&mut cluster, 1).expect("so it was judged").ends_with("have arrived"));
+    assert_eq!(told(&mut cluster, RULES), None, "those that wait for node 2 are not waited for");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Cx, invalid, not_found, wrong_state};
 use crate::command::{MoveVms, Relocation};
-use crate::feasible::{capacity, claim_of, feasible};
+use crate::feasible::{can_arrive, capacity, claim_of, feasible};
 use crate::id::{GroupId, NodeId};
 use crate::limits;
 use crate::reply::{Kind, Moved, Outcome, Reason};
@@ -18,14 +18,21 @@ struct Heading {
     /// By node, what will claim it.
     claims: BTreeMap<NodeId, Resources>,
     groups: BTreeSet<GroupId>,
-    /// How many of them can arrive: one on a node that is down cannot for now.
+    /// How many of them can arrive.
     moving: usize,
+    /// The name of one of them.
+    one: String,
 }
 
 impl Heading {
     fn add(&mut self, vm: &Vm, to: NodeId) {
         self.claims.entry(to).or_default().add(&claim_of(&vm.spec));
         self.groups.extend(vm.spec.scheduling.group);
+    }
+
+    fn count(&mut self, vm: &Vm) {
+        self.moving += 1;
+        self.one.clone_from(&vm.name);
     }
 }
 
@@ -62,11 +69,21 @@ impl Cx<'_> {
             let waiting = vm.recovery.move_to.filter(|_| self.state.waiting.contains(&vm.id));
             if let Some(to) = leaving.or(waiting) {
                 heading.add(vm, to);
-                let from = vm.claim.as_ref().and_then(|claim| self.state.nodes.get(&claim.node));
-                heading.moving += usize::from(from.is_none_or(|node| node.up));
+                if self.goes_on(vm) {
+                    heading.count(vm);
+                }
             }
         }
         heading
+    }
+
+    /// Whether others wait for it to arrive.
+    fn goes_on(&self, vm: &Vm) -> bool {
+        if self.knows(2) {
+            return can_arrive(self.state, vm);
+        }
+        let from = vm.claim.as_ref().and_then(|claim| self.state.nodes.get(&claim.node));
+        from.is_none_or(|node| node.up)
     }
 
     /// With `heading`, only to a node that has room for it beside what is on its way there, while few are, and none of
@@ -88,10 +105,11 @@ impl Cx<'_> {
             if heading.moving >= limits::MOVES_AT_ONCE
                 || vm.spec.scheduling.group.is_some_and(|group| heading.groups.contains(&group))
             {
-                return Err(wrong_state(format!(
-                    "VM `{}` is to move once those under way have arrived",
-                    vm.name
-                )));
+                let mut why = format!("VM `{}` is to move once those under way have arrived", vm.name);
+                if self.knows(2) && heading.moving > 0 {
+                    why.push_str(&format!(", among them `{}`", heading.one));
+                }
+                return Err(wrong_state(why));
             }
             let mut taken = to.allocated.clone();
             taken.add(heading.claims.entry(c.to).or_default());
@@ -100,7 +118,7 @@ impl Cx<'_> {
                 .and_then(|()| capacity(to, &taken, &claim).map_err(|refusal| ("Capacity", refusal)))
                 .map_err(|(by, message)| Reason::Infeasible { by: by.to_owned(), message })?;
             heading.add(&vm, c.to);
-            heading.moving += 1;
+            heading.count(&vm);
         }
         let reason = format!("rebalance: moves to {}", to.name);
         vm.recovery.vacate = Some(Vacate { since: self.at, reason: reason.clone(), stop, to: Some(c.to) });
