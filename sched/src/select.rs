@@ -210,6 +210,11 @@ impl<'a> Batch<'a> {
     /// Why hosts refuse `vm` as things stand in the batch: how many each filter does, and the words of some hosts, those
     /// of every filter among them. What a full record would hold is as long as the cluster is large.
     pub fn reasons(&self, vm: &'a Vm) -> Reasons {
+        self.reasons_of(vm, REASONS_MAX)
+    }
+
+    /// [`Batch::reasons`] in the words of `worded` hosts at most; the counts are of all.
+    pub(crate) fn reasons_of(&self, vm: &'a Vm, worded: usize) -> Reasons {
         let request = self.request(vm);
         let filters = self.policy.applying(&request);
         let mut refused = vec![0u32; filters.len()];
@@ -220,11 +225,11 @@ impl<'a> Batch<'a> {
             refused[by] += 1;
             if refused[by] == 1 {
                 first.push((host, filters[by]));
-            } else if others.len() < REASONS_MAX {
+            } else if others.len() < worded {
                 others.push((host, filters[by]));
             }
         }
-        let mut worded: Vec<_> = first.into_iter().chain(others).take(REASONS_MAX).collect();
+        let mut worded: Vec<_> = first.into_iter().chain(others).take(worded).collect();
         worded.sort_by_key(|(host, _)| host.id());
         let words = worded.into_iter().filter_map(|(host, filter)| {
             let message = filter.check(&request, host).err()?;

@@ -23,7 +23,7 @@ use crate::controllers::drain::{Left, Next, Outlook};
 use crate::imagine::{change, displace, forget, place};
 use crate::policy::Policy;
 use crate::queue;
-use crate::select::{Batch, Reasons};
+use crate::select::{Batch, REASONS_MAX, Reasons};
 
 /// Every VM of the nodes in question, except those that are being deleted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -233,7 +233,7 @@ impl Foreseen {
         for (record, from, by_itself) in unplaced {
             let mut reasons = Reasons::default();
             if let Some(advice) = &mut self.advice {
-                reasons = batch.reasons(record);
+                reasons = batch.reasons_of(record, self.answer.worded());
                 if self.answer.stuck.len() < ADVISED_MAX {
                     batch.advise(record, &self.nodes, advice);
                 }
@@ -269,7 +269,8 @@ impl Foreseen {
                     {
                         outlook.advise(left, &self.nodes, advice);
                     }
-                    self.answer.strand(left.vm, from, by_itself, outlook.reasons(left));
+                    let reasons = outlook.reasons_of(left, self.answer.worded());
+                    self.answer.strand(left.vm, from, by_itself, reasons);
                     continue;
                 }
                 Next::Stops | Next::Kept if !said => Stay::StopsOrKept,
@@ -289,6 +290,11 @@ impl Foreseen {
 }
 
 impl WhatIf {
+    /// Of how many hosts the words are wanted for the next that is stuck.
+    fn worded(&self) -> usize {
+        if self.stuck.len() < ADVISED_MAX { REASONS_MAX } else { 0 }
+    }
+
     fn strand(&mut self, vm: &Vm, from: NodeId, by_itself: bool, reasons: Reasons) {
         let Reasons { counts, mut refusals, .. } = reasons;
         if self.stuck.len() >= ADVISED_MAX {

@@ -18,7 +18,7 @@ use crate::advice::Gathered;
 use crate::controller::{Controller, Facts};
 use crate::policy::Policy;
 use crate::queue;
-use crate::select::{Batch, Reasons};
+use crate::select::{Batch, REASONS_MAX, Reasons};
 use crate::shape::Chosen;
 
 /// VMs of one node that leave at the same time: each writes its disk anew somewhere.
@@ -135,7 +135,12 @@ impl<'a> Outlook<'a> {
 
     /// Why hosts refuse a VM that is stuck, in the words of some.
     pub fn reasons(&self, left: &Left<'a>) -> Reasons {
-        let mut reasons = self.batch.reasons(left.vm);
+        self.reasons_of(left, REASONS_MAX)
+    }
+
+    /// [`Outlook::reasons`] in the words of about `worded` hosts.
+    pub(crate) fn reasons_of(&self, left: &Left<'a>, worded: usize) -> Reasons {
+        let mut reasons = self.batch.reasons_of(left.vm, worded);
         if let Some(message) = held_back(self.state, left) {
             let held = HostReason { node: left.node, by: "ServerGroup".to_owned(), message };
             reasons.replace(held, self.batch.refusing(left.vm, left.node));
