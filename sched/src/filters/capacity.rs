@@ -4,6 +4,7 @@
 use holm_model::ResourceClass;
 use holm_model::feasible::{self, Refusal, Shortage};
 use holm_model::parts::PCPU;
+use holm_model::resources::Inventory;
 
 use crate::filter::Filter;
 use crate::host::Host;
@@ -58,9 +59,35 @@ fn beyond_room(shortage: &Shortage<'_>) -> Option<String> {
         Shortage::Absent { class } => {
             Some(format!("if the node has some: `holm node set-inventory NODE {class} --total N`"))
         }
-        Shortage::Unit { class, .. } => Some(format!(
-            "a flavor within those limits, or other limits: `holm node set-inventory NODE {class} --max-unit N`"
+        Shortage::Unit { class, amount, inventory } => Some(format!(
+            "a flavor within those limits, or other limits: `holm node set-inventory NODE {class} {} N`",
+            unit_flag(*amount, inventory)
         )),
         Shortage::Full { .. } => None,
+    }
+}
+
+/// The flag of the limit that refuses `amount`.
+fn unit_flag(amount: u64, inventory: &Inventory) -> &'static str {
+    if amount < inventory.min_unit {
+        "--min-unit"
+    } else if amount > inventory.max_unit {
+        "--max-unit"
+    } else {
+        "--step-size"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_that_refuses_is_the_one_to_change() {
+        let limits = Inventory { min_unit: 2, max_unit: 8, step_size: 2, ..Inventory::of(100) };
+        for (amount, flag) in [(1, "--min-unit"), (10, "--max-unit"), (3, "--step-size")] {
+            assert!(!limits.takes(amount));
+            assert_eq!(unit_flag(amount, &limits), flag, "{amount}");
+        }
     }
 }
