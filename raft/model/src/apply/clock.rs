@@ -18,6 +18,10 @@ impl Cx<'_> {
             if self.knows(1) {
                 vm.created_at = moved(vm.created_at, c.by_ms);
             }
+            if self.knows(2) {
+                // Or it would have been changed before it was created.
+                vm.updated_at = moved(vm.updated_at, c.by_ms);
+            }
             move_vm(&mut vm, c.by_ms);
             self.state.vms.insert(vm.id, vm);
         }

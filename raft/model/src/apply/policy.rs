@@ -24,14 +24,19 @@ impl Cx<'_> {
         Ok(Outcome::Nothing)
     }
 
-    /// What is isolated by id must exist, or it would isolate nothing and nobody would know.
+    /// What is isolated by id must exist, or it would isolate nothing and nobody would know. What the policy of before
+    /// has is left as it is: it may be of before this rule, and whoever changes something else has not written it.
     fn check_isolated(&self, policy: &SchedulerPolicy) -> Result<(), Reason> {
-        for item in &policy.isolated_images {
+        let before = Some(&self.state.scheduler).filter(|_| self.knows(2));
+        let is_new = |item: &&String, list: fn(&SchedulerPolicy) -> &Vec<String>| {
+            before.is_none_or(|before| !list(before).contains(item))
+        };
+        for item in policy.isolated_images.iter().filter(|item| is_new(item, |of| &of.isolated_images)) {
             if item.parse().is_ok_and(|id: ImageId| !self.state.images.contains_key(&id)) {
                 return Err(invalid("isolated_images", format!("there is no image `{item}`")));
             }
         }
-        for item in &policy.isolated_nodes {
+        for item in policy.isolated_nodes.iter().filter(|item| is_new(item, |of| &of.isolated_nodes)) {
             if item.parse().is_ok_and(|id: NodeId| !self.state.nodes.contains_key(&id)) {
                 return Err(invalid("isolated_nodes", format!("there is no node `{item}`")));
             }
