@@ -1,8 +1,11 @@
 //! Values and options that several commands share: durations, whether to wait, keys with values, inventories.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clap::Args;
+
+use crate::error::Error;
 
 /// A duration: a number with `ms`, `s`, `m` or `h`; without a unit, seconds.
 ///
@@ -45,6 +48,21 @@ pub fn key_change(text: &str) -> Result<(String, Option<String>), String> {
     }
 }
 
+/// Keys with what is said of each, once.
+///
+/// # Errors
+/// [`Error::Usage`] naming a key that is given twice: one of them cannot be meant.
+pub fn once<V>(pairs: impl IntoIterator<Item = (String, V)>) -> Result<BTreeMap<String, V>, Error> {
+    let mut map = BTreeMap::new();
+    for (key, value) in pairs {
+        if map.contains_key(&key) {
+            return Err(Error::Usage { detail: format!("`{key}` is given twice: give it once"), hint: None });
+        }
+        map.insert(key, value);
+    }
+    Ok(map)
+}
+
 /// A number with decimals, as multipliers and ratios are.
 ///
 /// # Errors
@@ -54,31 +72,66 @@ pub fn decimal(text: &str) -> Result<f64, String> {
     number.ok_or_else(|| format!("`{text}` is not a number; write for example `1.5` or `-1`"))
 }
 
-/// What is offered of one resource class instead of what a node reports.
+/// A number to set, or `reported` for what the node reports.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Said<T> {
+    Is(T),
+    Reported,
+}
+
+impl<T> Said<T> {
+    /// The number; none for what is reported.
+    pub fn number(self) -> Option<T> {
+        match self {
+            Self::Is(number) => Some(number),
+            Self::Reported => None,
+        }
+    }
+}
+
+const REPORTED: &str = "reported";
+
+fn amount(text: &str) -> Result<Said<u64>, String> {
+    if text == REPORTED {
+        return Ok(Said::Reported);
+    }
+    let number = text.parse().map(Said::Is);
+    number.map_err(|_| format!("`{text}` is neither a whole number nor `{REPORTED}`"))
+}
+
+fn ratio(text: &str) -> Result<Said<f64>, String> {
+    if text == REPORTED {
+        return Ok(Said::Reported);
+    }
+    decimal(text).map(Said::Is).map_err(|why| format!("{why}, or `{REPORTED}`"))
+}
+
+/// What is offered of one resource class instead of what a node reports: what is not given stays as it is, and
+/// `reported` takes back what was said.
 #[derive(Debug, Args)]
 #[command(group(clap::ArgGroup::new("change").required(true).multiple(true)))]
 pub struct InventoryOptions {
     /// VCPU, MEMORY_MB (in MiB), DISK_GB (in GiB), or a class of your own: CUSTOM_…
     pub class: String,
-    /// How much there is.
-    #[arg(long, value_name = "N", group = "change")]
-    pub total: Option<u64>,
+    /// How much there is, or `reported`, as in each option: what the node reports.
+    #[arg(long, value_name = "N", value_parser = amount, group = "change")]
+    pub total: Option<Said<u64>>,
     /// How much is kept for the host itself.
-    #[arg(long, value_name = "N", group = "change")]
-    pub reserved: Option<u64>,
+    #[arg(long, value_name = "N", value_parser = amount, group = "change")]
+    pub reserved: Option<Said<u64>>,
     /// Overcommit: 1 for none, 4 for four times.
-    #[arg(long, value_name = "RATIO", value_parser = decimal, group = "change")]
-    pub ratio: Option<f64>,
+    #[arg(long, value_name = "RATIO", value_parser = ratio, group = "change")]
+    pub ratio: Option<Said<f64>>,
     /// Least amount of one VM.
-    #[arg(long, value_name = "N", group = "change")]
-    pub min_unit: Option<u64>,
+    #[arg(long, value_name = "N", value_parser = amount, group = "change")]
+    pub min_unit: Option<Said<u64>>,
     /// Greatest amount of one VM.
-    #[arg(long, value_name = "N", group = "change")]
-    pub max_unit: Option<u64>,
+    #[arg(long, value_name = "N", value_parser = amount, group = "change")]
+    pub max_unit: Option<Said<u64>>,
     /// A VM's amount is a multiple of this.
-    #[arg(long, value_name = "N", group = "change")]
-    pub step_size: Option<u64>,
-    /// Go back to what the node reports.
+    #[arg(long, value_name = "N", value_parser = amount, group = "change")]
+    pub step_size: Option<Said<u64>>,
+    /// Take back all that was said of the class.
     #[arg(long, group = "change", conflicts_with_all = ["total", "reserved", "ratio", "min_unit", "max_unit", "step_size"])]
     pub reset: bool,
 }
@@ -139,6 +192,24 @@ mod tests {
         assert_eq!(key_change("disk-"), Ok(("disk".to_owned(), None)));
         for text in ["", "-", "=x", "disk"] {
             assert!(key_change(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_given_once() {
+        let pairs = |keys: &[&str]| keys.iter().map(|key| ((*key).to_owned(), 1)).collect::<Vec<_>>();
+        assert_eq!(once(pairs(&["a", "b"])).unwrap().len(), 2);
+        let twice = once(pairs(&["a", "b", "a"])).unwrap_err();
+        assert_eq!(twice.to_string(), "`a` is given twice: give it once");
+    }
+
+    #[test]
+    fn an_amount_is_set_or_as_reported() {
+        assert_eq!(amount("4"), Ok(Said::Is(4)));
+        assert_eq!(amount("reported"), Ok(Said::Reported));
+        assert_eq!(ratio("1.5"), Ok(Said::Is(1.5)));
+        for text in ["", "-1", "1.5", "default"] {
+            assert!(amount(text).is_err(), "{text}");
         }
     }
 

@@ -2,19 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use holm_api::InventoryOverride;
+use holm_api::PatchInventory;
 
-use crate::args::value::InventoryOptions;
+use crate::args::value::{InventoryOptions, Said};
 
-/// The change of one class: an override, or none to go back to what is reported.
-pub fn change(typed: &InventoryOptions) -> BTreeMap<String, Option<InventoryOverride>> {
-    let over = InventoryOverride {
-        total: typed.total,
-        reserved: typed.reserved,
-        allocation_ratio: typed.ratio,
-        min_unit: typed.min_unit,
-        max_unit: typed.max_unit,
-        step_size: typed.step_size,
+/// The change of one class, or none to take back all that was said of it.
+pub fn change(typed: &InventoryOptions) -> BTreeMap<String, Option<PatchInventory>> {
+    let change = PatchInventory {
+        total: typed.total.map(Said::number),
+        reserved: typed.reserved.map(Said::number),
+        allocation_ratio: typed.ratio.map(Said::number),
+        min_unit: typed.min_unit.map(Said::number),
+        max_unit: typed.max_unit.map(Said::number),
+        step_size: typed.step_size.map(Said::number),
     };
-    BTreeMap::from([(typed.class.clone(), (!typed.reset).then_some(over))])
+    BTreeMap::from([(typed.class.clone(), (!typed.reset).then_some(change))])
 }

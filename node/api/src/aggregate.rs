@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::node::{InventoryChange, InventoryOverride, NodeRef};
+use crate::node::{InventoryChange, InventoryOverride, NodeRef, PatchInventory};
 use crate::time::Timestamp;
 
 /// Metadata key that makes an aggregate an availability zone.
@@ -22,7 +22,8 @@ pub struct Aggregate {
     /// The zone it makes: its metadata `availability_zone`.
     pub availability_zone: Option<String>,
     pub metadata: BTreeMap<String, String>,
-    /// What its nodes offer instead of what they report, by resource class.
+    /// What its nodes offer instead of what they report, by resource class. Of a node in two aggregates that say
+    /// something else, the younger aggregate counts; what is said of the node itself counts more than either.
     pub inventory: BTreeMap<String, InventoryOverride>,
     pub created_at: Timestamp,
     pub revision: u64,
@@ -57,7 +58,7 @@ pub struct PatchAggregate {
     pub metadata: BTreeMap<String, Option<String>>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(value_type = BTreeMap<String, InventoryChange>)]
-    pub inventory: BTreeMap<String, Option<InventoryOverride>>,
+    pub inventory: BTreeMap<String, Option<PatchInventory>>,
 }
 
 /// One availability zone. Nodes that are in none are in `default`.

@@ -45,7 +45,7 @@ pub use image::{Image, ImageKind};
 pub use keep::{Availability, DiskLoss, EvacuateVm, PatchVm, RestartPolicy};
 pub use list::List;
 pub use node::{
-    Condition, DrainPinned, Fence, Hypervisor, HypervisorKind, Inventory, InventoryOverride, LostVm,
+    Condition, DrainPinned, Fence, Hypervisor, HypervisorKind, Inventory, InventoryOverride, LostVm, PatchInventory,
     Maintenance, Node, NodeDrain, NodeRef, Orphan, PatchNode, PciDevice,
 };
 pub use policy::{BeginFreeze, Bounded, ClusterPolicy, Freeze, PatchClusterPolicy};

@@ -32,7 +32,7 @@ pub struct Node {
     pub version: Option<String>,
     pub hypervisor: Option<Hypervisor>,
     /// By resource class: `VCPU`, `MEMORY_MB` (MiB), `DISK_GB` (GiB) … What it reports, under the overrides
-    /// of its aggregates, under its own.
+    /// of its aggregates, under its own. Where two aggregates say something else, the younger one counts.
     pub inventory: BTreeMap<String, Inventory>,
     /// What an operator said it offers, whatever it reports.
     #[serde(default)]
@@ -234,12 +234,44 @@ pub struct NodeRef {
     pub name: String,
 }
 
-/// An override, or null to go back to what is reported.
+/// A change of an override: what is given is set, a null is as reported again, and the rest stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct PatchInventory {
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u64>)]
+    pub total: Option<Option<u64>>,
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u64>)]
+    pub reserved: Option<Option<u64>>,
+    /// Above 0, at most 1000; three decimals count.
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<f64>)]
+    pub allocation_ratio: Option<Option<f64>>,
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u64>)]
+    pub min_unit: Option<Option<u64>>,
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u64>)]
+    pub max_unit: Option<Option<u64>>,
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u64>)]
+    pub step_size: Option<Option<u64>>,
+}
+
+/// A null is an answer too.
+fn given<'de, D: serde::Deserializer<'de>, T: Deserialize<'de>>(
+    from: D,
+) -> Result<Option<Option<T>>, D::Error> {
+    Option::deserialize(from).map(Some)
+}
+
+/// A change of an override, or null to go back to what is reported.
 #[derive(ToSchema)]
 #[serde(untagged)]
-#[allow(dead_code)] // Only its description is used; `Option<InventoryOverride>` reads both.
+#[allow(dead_code)] // Only its description is used; `Option<PatchInventory>` reads both.
 pub enum InventoryChange {
-    Set(InventoryOverride),
+    Change(PatchInventory),
     Reset,
 }
 
@@ -265,7 +297,7 @@ pub struct PatchNode {
     /// Overrides by resource class; a null goes back to what the node reports.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(value_type = BTreeMap<String, InventoryChange>)]
-    pub inventory: BTreeMap<String, Option<InventoryOverride>>,
+    pub inventory: BTreeMap<String, Option<PatchInventory>>,
 }
 
 /// A PCI device of a host.

@@ -116,7 +116,8 @@ pub fn capabilities(
         HypervisorKind::CloudHypervisor => "cloud-hypervisor",
         HypervisorKind::Simulated => "simulated",
     };
-    let boots_disks = firmware.is_some_and(Path::is_file);
+    // The simulated one boots whatever it is given.
+    let boots_disks = hypervisor.kind == HypervisorKind::Simulated || firmware.is_some_and(Path::is_file);
     let fit = watchdog.filter(|watchdog| watchdog.resets && watchdog.is_in_time());
     let watchdog = fit.map(|watchdog| format!("{} s", watchdog.timeout_s));
     let facts = [
@@ -215,5 +216,9 @@ mod tests {
         assert_eq!(of("hypervisor_type"), Some("cloud-hypervisor"));
         assert_eq!(of("hypervisor_version"), Some("53.0"));
         assert_eq!((of("firmware"), of("cpu_model")), (Some("none"), None));
+
+        let simulated = HypervisorFacts { kind: HypervisorKind::Simulated, ..hypervisor };
+        let facts = capabilities(&Cpu::default(), &simulated, None, None);
+        assert_eq!(facts.get("firmware").map(String::as_str), Some("uefi"));
     }
 }

@@ -80,7 +80,7 @@ pub fn explanation_by(state: &Model, policy: &Policy, vm: &Vm) -> Explanation {
         advice: convert::advice(state, &explained.advice),
         placements: Vec::new(),
         refused: Vec::new(),
-        warnings: ignored(&state.scheduler, &vm.spec),
+        warnings: ignored(state, &vm.spec),
         dry_run: false,
     }
 }

@@ -1,8 +1,10 @@
 //! `/v1/nodes`: list, show, cordon, describe, remove. Nodes are added by `holmd join`.
 
+use std::collections::BTreeSet;
+
 use axum::extract::State;
 use axum::http::StatusCode;
-use holm_api::{Code, Deleted, List, ListQuery, Node, PatchNode, ReadQuery, RemoveNodeQuery};
+use holm_api::{Code, Deleted, Effect, List, ListQuery, Node, PatchNode, ReadQuery, RemoveNodeQuery};
 use holm_model::reply::{Kind, Outcome};
 use holm_model::{Command, NodeId, State as Model, command, limits, node};
 use utoipa_axum::router::OpenApiRouter;
@@ -93,6 +95,8 @@ fn check(body: &PatchNode) -> Result<()> {
         ("traits", body.traits.is_some()),
         ("inventory", !body.inventory.is_empty()),
     ];
+    once("taints", body.taints.iter().flatten().map(|taint| (&taint.key, Some(taint.effect))))?;
+    once("traits", body.traits.iter().flatten().map(|name| (name, None)))?;
     let described = given.into_iter().find_map(|(field, given)| given.then_some(field));
     let missing = |message: &str| Failure::new(Code::MissingField, message).field("enabled");
     match (body.enabled, &body.reason, described) {
@@ -102,6 +106,15 @@ fn check(body: &PatchNode) -> Result<()> {
         (None, None, None) => Err(missing("nothing to change is given: `enabled`, `labels`, `taints` …")),
         (Some(_), Some(reason), None) => Ok(limits::text("reason", reason, limits::MESSAGE_MAX)?),
         (Some(_), None, None) | (None, None, Some(_)) => Ok(()),
+    }
+}
+
+/// What is listed twice was meant once, or otherwise.
+fn once<'a>(field: &str, all: impl IntoIterator<Item = (&'a String, Option<Effect>)>) -> Result<()> {
+    let mut seen = BTreeSet::new();
+    match all.into_iter().find(|item| !seen.insert(*item)) {
+        Some((name, _)) => Err(Failure::invalid(field, format!("has `{name}` twice"))),
+        None => Ok(()),
     }
 }
 

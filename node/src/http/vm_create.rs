@@ -60,7 +60,7 @@ pub async fn create(
         _ => None,
     };
     let vm = of.and_then(|id| state.vms.get(id));
-    warnings.extend(vm.map(|vm| ignored(&state.scheduler, &vm.spec)).unwrap_or_default());
+    warnings.extend(vm.map(|vm| ignored(state, &vm.spec)).unwrap_or_default());
     match &accepted.done.outcome {
         Outcome::Vm(id) => {
             let vm = one(&accepted, *id).ok_or_else(|| Failure::gone(Kind::Vm, &accepted))?;

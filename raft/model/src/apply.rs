@@ -14,6 +14,7 @@ mod fence;
 mod flavor;
 mod group;
 mod image;
+mod inventory;
 mod moving;
 mod node;
 mod placement;

@@ -10,6 +10,7 @@ pub mod condition;
 pub mod decimal;
 pub mod digest;
 pub mod event;
+pub mod extra_specs;
 pub mod feasible;
 pub mod flavor;
 pub mod group;

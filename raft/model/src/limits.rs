@@ -173,6 +173,24 @@ pub fn trait_demand(field: &str, key: &str, value: &str) -> Result<(), Reason> {
     Ok(())
 }
 
+/// Where Placement's own traits are, by their beginning; `CUSTOM_` is an operator's.
+const TRAITS: [&str; 6] = ["CUSTOM_", "COMPUTE_", "HW_", "MISC_", "OWNER_", "STORAGE_"];
+
+/// The name of a trait, as Placement has them: no host could ever have another.
+///
+/// # Errors
+/// [`Reason::Invalid`] naming `field` and the name.
+pub fn trait_name(field: &str, name: &str) -> Result<(), Reason> {
+    let allowed = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+    let rest = TRAITS.iter().find_map(|beginning| name.strip_prefix(beginning));
+    if rest.is_none_or(str::is_empty) || !name.chars().all(allowed) {
+        let message =
+            format!("{name:?} is no trait: use CUSTOM_… of capitals, digits and `_`, or one of Placement's");
+        return Err(invalid(field, message));
+    }
+    Ok(())
+}
+
 /// At most [`KEYS_MAX`].
 ///
 /// # Errors

@@ -216,6 +216,27 @@ pub fn check_override(key: &str, value: &str) -> Result<(), Reason> {
     Ok(())
 }
 
+/// Metadata that would steer something in Nova, or looks as if it did, and steers nothing here.
+///
+/// # Errors
+/// [`Reason::Invalid`] naming the key and what does it.
+pub fn check_effect(key: &str) -> Result<(), Reason> {
+    let wrong = |message: String| Err(Reason::Invalid { field: format!("metadata.{key}"), message });
+    let ratios = [("cpu", "VCPU"), ("ram", "MEMORY_MB"), ("disk", "DISK_GB")];
+    let ratio = ratios.iter().find(|(of, _)| key.strip_suffix("_allocation_ratio") == Some(of));
+    if let Some((_, class)) = ratio {
+        return wrong(format!(
+            "has no effect; `holm aggregate set-inventory AGGREGATE {class} --ratio RATIO` overcommits"
+        ));
+    }
+    let mut keys = WEIGHERS.iter().map(|(name, _)| multiplier_key(name));
+    if key.ends_with("_weight_multiplier") && !keys.any(|known| known == key) {
+        let known: Vec<String> = WEIGHERS.iter().map(|(name, _)| multiplier_key(name)).collect();
+        return wrong(format!("is no weigher's; there are {}", known.join(", ")));
+    }
+    Ok(())
+}
+
 fn default_multiplier(weigher: &str) -> Option<i64> {
     WEIGHERS.iter().find(|(name, _)| *name == weigher).map(|(_, multiplier)| *multiplier)
 }

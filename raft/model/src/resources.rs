@@ -1,7 +1,7 @@
 //! Resource classes and amounts, in the words of OpenStack Placement: a node has an inventory per
 //! class, a VM's claim holds an amount per class. All integers; ratios are in thousandths.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -131,6 +131,18 @@ fn is_unbounded(n: &u64) -> bool {
     *n == u64::MAX
 }
 
+/// A number of an inventory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InventoryField {
+    Total,
+    Reserved,
+    AllocationRatio,
+    MinUnit,
+    MaxUnit,
+    StepSize,
+}
+
 /// What an operator says instead of what a node reports; a field that is not given stays as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -147,12 +159,31 @@ pub struct InventoryOverride {
     pub max_unit: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step_size: Option<u64>,
+    /// Of a change only: what is as reported again.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub taken_back: BTreeSet<InventoryField>,
 }
 
 impl InventoryOverride {
+    /// Makes a change: what is given is set, what is taken back is said no longer, and the rest stays.
+    pub fn change(&mut self, by: &Self) {
+        let put = |field: &mut Option<u64>, given: Option<u64>, name| {
+            if given.is_some() || by.taken_back.contains(&name) {
+                *field = given;
+            }
+        };
+        put(&mut self.total, by.total, InventoryField::Total);
+        put(&mut self.reserved, by.reserved, InventoryField::Reserved);
+        let ratio = by.allocation_ratio_thousandths;
+        put(&mut self.allocation_ratio_thousandths, ratio, InventoryField::AllocationRatio);
+        put(&mut self.min_unit, by.min_unit, InventoryField::MinUnit);
+        put(&mut self.max_unit, by.max_unit, InventoryField::MaxUnit);
+        put(&mut self.step_size, by.step_size, InventoryField::StepSize);
+    }
+
     /// Puts what is given over `inventory`.
     pub fn over(&self, inventory: &mut Inventory) {
-        let Self { total, reserved, allocation_ratio_thousandths, min_unit, max_unit, step_size } = *self;
+        let Self { total, reserved, allocation_ratio_thousandths, min_unit, max_unit, step_size, .. } = *self;
         let put = |field: &mut u64, value: Option<u64>| *field = value.unwrap_or(*field);
         put(&mut inventory.total, total);
         put(&mut inventory.reserved, reserved);

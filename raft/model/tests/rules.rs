@@ -9,8 +9,8 @@ use holm_model::flavor::Size;
 use holm_model::group::GroupPolicy;
 use holm_model::image::ImageKind;
 use holm_model::policy::{NPlusOne, SchedulerPolicy};
-use holm_model::resources::InventoryOverride;
-use holm_model::scheduling::Scheduling;
+use holm_model::resources::{InventoryField, InventoryOverride};
+use holm_model::scheduling::{Effect, Scheduling, Taint};
 use holm_model::version::RULES;
 use holm_model::vm::{Availability, DiskLoss, OnNoHost, VmPolicies};
 use holm_model::*;
@@ -102,6 +102,61 @@ fn cluster() -> State {
     state
 }
 
+fn update_node(inventory: &[(&str, Option<InventoryOverride>)]) -> UpdateNode {
+    let inventory =
+        inventory.iter().map(|(class, change)| (ResourceClass::from((*class).to_owned()), change.clone()));
+    UpdateNode {
+        node: NodeId(1),
+        labels: BTreeMap::new(),
+        taints: None,
+        traits: None,
+        inventory: inventory.collect(),
+        expected: None,
+    }
+}
+
+/// The overrides of `VCPU` after these changes, made under `rules`.
+fn overridden(rules: u32, changes: &[Option<InventoryOverride>]) -> Option<InventoryOverride> {
+    let mut state = cluster();
+    for change in changes {
+        let update = Command::UpdateNode(update_node(&[("VCPU", change.clone())]));
+        tell(&mut state, rules, update).unwrap();
+    }
+    state.nodes.get(&NodeId(1)).unwrap().inventory_overrides.get(&ResourceClass::Vcpu).cloned()
+}
+
+#[test]
+fn an_override_is_changed_where_it_took_the_place_of_the_whole_one_before() {
+    let none = InventoryOverride::default;
+    let total = InventoryOverride { total: Some(10), ..none() };
+    let ratio = InventoryOverride { allocation_ratio_thousandths: Some(2000), ..none() };
+    let both = InventoryOverride { total: Some(10), ..ratio.clone() };
+    let back = |field| InventoryOverride { taken_back: BTreeSet::from([field]), ..none() };
+    let [total, ratio] = [Some(total), Some(ratio)];
+    assert_eq!(overridden(1, &[total.clone(), ratio.clone()]), ratio);
+    assert_eq!(overridden(2, &[total.clone(), ratio.clone()]), Some(both));
+    let taken = [total.clone(), ratio.clone(), Some(back(InventoryField::Total))];
+    assert_eq!(overridden(2, &taken), ratio);
+    assert_eq!(overridden(2, &[total.clone(), Some(back(InventoryField::Total))]), None);
+    assert_eq!(overridden(2, &[total, ratio, None]), None);
+}
+
+#[test]
+fn what_a_change_makes_of_an_override_is_judged() {
+    let mut state = cluster();
+    let least = |n| InventoryOverride { min_unit: Some(n), ..InventoryOverride::default() };
+    let most = |n| InventoryOverride { max_unit: Some(n), ..InventoryOverride::default() };
+    let vcpus = |change| Command::UpdateNode(update_node(&[("VCPU", Some(change))]));
+    tell(&mut state, RULES, vcpus(least(4))).unwrap();
+    let refused = tell(&mut state, RULES, vcpus(most(2))).unwrap_err();
+    assert!(refused.contains("min_unit is greater than max_unit"), "{refused}");
+    let pcpus = InventoryOverride { total: Some(4), ..InventoryOverride::default() };
+    let command = Command::UpdateNode(update_node(&[("PCPU", Some(pcpus))]));
+    assert_eq!(tell(&mut state, 1, command.clone()), Ok(()));
+    let refused = tell(&mut state, RULES, command).unwrap_err();
+    assert!(refused.contains("the host sets apart"), "{refused}");
+}
+
 #[test]
 fn what_was_accepted_before_a_rule_was_is_accepted_for_ever() {
     let aggregate = |name: Option<&str>, metadata: &[(&str, &str)]| {
@@ -116,12 +171,28 @@ fn what_was_accepted_before_a_rule_was_is_accepted_for_ever() {
             expected: None,
         })
     };
+    let node = |traits: &[&str], gpu: &[&str]| {
+        let taint =
+            |value: &&str| Taint { key: "gpu".into(), value: (*value).into(), effect: Effect::NoSchedule };
+        Command::UpdateNode(UpdateNode {
+            traits: Some(traits.iter().map(|name| (*name).to_owned()).collect()),
+            taints: Some(gpu.iter().map(taint).collect()),
+            ..update_node(&[])
+        })
+    };
     let cases = [
         (flavor(2, &[("hw:numa_nodes", "1")]), "hw:numa_nodes"),
         (flavor(2, &[("resources1:CUSTOM_GPU", "1")]), "request groups"),
         (vm(2, in_group(&[1])), "stays on one host"),
         (aggregate(Some("b"), &[]), "in use by n1"),
         (aggregate(None, &[("ram_weight_multiplier", "much")]), "ram_weight_multiplier"),
+        (aggregate(None, &[("foo_weight_multiplier", "1")]), "is no weigher's"),
+        (aggregate(None, &[("cpu_allocation_ratio", "4")]), "set-inventory AGGREGATE VCPU --ratio"),
+        (flavor(2, &[("hw:mem_page_size", "large")]), "nothing in Holm reads it"),
+        (flavor(2, &[("capabilities:numa_nodes", "< 2")]), "`<` is no operator"),
+        (flavor(2, &[("trait:custom_quiet", "required")]), "is no trait"),
+        (node(&["FOO"], &[]), "\"FOO\" is no trait"),
+        (node(&[], &["yes", "no"]), "has `gpu` twice"),
         (
             Command::UpdateGroup(UpdateGroup {
                 id: GroupId(id(1)),

@@ -4,8 +4,8 @@
 
 use std::borrow::Cow;
 
-use holm_model::ResourceClass;
 use holm_model::feasible::Refusal;
+use holm_model::{ResourceClass, State};
 
 use crate::extra_specs;
 use crate::filter::Filter;
@@ -13,6 +13,18 @@ use crate::host::Host;
 use crate::request::Request;
 
 const SCOPE: &str = "capabilities";
+
+/// Nova's names for what is known of every host.
+const COUNTED: [&str; 8] = [
+    "host",
+    "free_ram_mb",
+    "free_disk_mb",
+    "vcpus_total",
+    "vcpus_used",
+    "num_instances",
+    "num_io_ops",
+    "hypervisor_version",
+];
 
 /// The host's capabilities meet the flavor.
 #[derive(Clone, Copy, Debug)]
@@ -65,6 +77,14 @@ fn reported<'h>(host: &'h Host<'_>, capability: &str) -> Option<Cow<'h, str>> {
         _ => return host.node.report.as_ref()?.capabilities.get(capability).map(|has| has.into()),
     };
     Some(Cow::Owned(number))
+}
+
+impl ComputeCapabilities {
+    /// Whether a node has a capability of this name.
+    pub fn is_known(state: &State, capability: &str) -> bool {
+        let mut reports = state.nodes.values().filter_map(|node| node.report.as_ref());
+        COUNTED.contains(&capability) || reports.any(|report| report.capabilities.contains_key(capability))
+    }
 }
 
 impl Filter for ComputeCapabilities {

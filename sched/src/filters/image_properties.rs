@@ -1,8 +1,10 @@
 //! What the image needs of a host: architecture, hypervisor and its version, machine mode, firmware; Nova's
 //! `ImagePropertiesFilter`. A node that does not say what it has is refused to an image that asks, but for the version,
-//! as in Nova; a property without a value asks for nothing.
+//! as in Nova; a property without a value asks for nothing. A disk without a kernel needs firmware, whatever its
+//! properties: a node that says it has none would only fail to build it.
 
 use holm_model::feasible::Refusal;
+use holm_model::image::ImageKind;
 use holm_model::node::version_number;
 
 use crate::filter::Filter;
@@ -14,8 +16,8 @@ const PROPERTIES: [(&str, &str); 5] = [
     ("hw_vm_mode", "vm_mode"),
     ("hw_architecture", "arch"),
     ("img_hv_type", "hypervisor_type"),
-    ("hw_firmware_type", "firmware"),
-    ("hw_firmware", "firmware"),
+    ("hw_firmware_type", FIRMWARE),
+    ("hw_firmware", FIRMWARE),
 ];
 
 /// The property that compares the hypervisor's version: `>=53.0`, or several by commas.
@@ -35,6 +37,19 @@ impl ImageProperties {
     pub fn reads(property: &str) -> bool {
         property == VERSION || PROPERTIES.iter().any(|(read, _)| *read == property)
     }
+}
+
+/// The capability that says what boots a disk.
+const FIRMWARE: &str = "firmware";
+
+/// Whether it boots a disk by the host's firmware.
+fn needs_firmware(request: &Request<'_>) -> bool {
+    request.vm.spec.kernel.is_none() && request.image.is_some_and(|image| image.kind != ImageKind::Kernel)
+}
+
+/// Whether it is a disk that nothing boots here. What the node does not say is found out by building.
+fn is_without_firmware(request: &Request<'_>, host: &Host<'_>) -> bool {
+    needs_firmware(request) && reported(host, FIRMWARE) == Some("none")
 }
 
 /// Property, capability and value wanted.
@@ -105,10 +120,13 @@ impl Filter for ImageProperties {
     }
 
     fn applies(&self, request: &Request<'_>) -> bool {
-        wanted(request).next().is_some() || wanted_version(request).is_some()
+        needs_firmware(request) || wanted(request).next().is_some() || wanted_version(request).is_some()
     }
 
     fn check(&self, request: &Request<'_>, host: &Host<'_>) -> Result<(), Refusal> {
+        if is_without_firmware(request, host) {
+            return Err("the node has no firmware to boot a disk image".to_owned());
+        }
         for (property, capability, value) in wanted(request) {
             let Some(has) = reported(host, capability) else {
                 return Err(format!("image property `{property}`: {value} wanted, the node does not say"));
@@ -120,7 +138,12 @@ impl Filter for ImageProperties {
         wanted_version(request).map_or(Ok(()), |wanted| check_version(wanted, host))
     }
 
-    fn fix(&self, _request: &Request<'_>, _host: &Host<'_>) -> String {
+    fn fix(&self, request: &Request<'_>, host: &Host<'_>) -> String {
+        if is_without_firmware(request, host) {
+            return "boot it with a kernel image: `holm vm create … --kernel IMAGE`; or give the node firmware: \
+                    `firmware` under `[hypervisor]` in its holmd.toml"
+                .to_owned();
+        }
         "an image made for this host, or the property corrected: `holm image import FILE --property KEY=VALUE`; \
          `holm node show NODE` has what the host can do".to_owned()
     }
@@ -129,7 +152,8 @@ impl Filter for ImageProperties {
         let offers = |(_, capability, value): (_, &str, &str)| {
             reported(host, capability).is_some_and(|has| offers(has, value))
         };
-        wanted(request).all(offers)
+        !is_without_firmware(request, host)
+            && wanted(request).all(offers)
             && wanted_version(request).is_none_or(|wanted| {
                 host.digest().version == 0 || is_version(wanted, host.digest().version) == Some(true)
             })

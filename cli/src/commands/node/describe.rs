@@ -1,15 +1,16 @@
 //! `holm node label`, `taint`, `trait` and `set-inventory`: what an operator says of a node.
 
-use holm_api::{Node, PatchNode, Taint};
+use holm_api::{Effect, Node, PatchNode, Taint};
 use hyper::Method;
 
 use crate::args::node::{self, TaintChange};
+use crate::args::value::once;
 use crate::client::path;
 use crate::commands::{Context, inventory};
 use crate::error::Error;
 
 pub async fn label(cx: &Context, typed: node::Label) -> Result<(), Error> {
-    let labels = typed.changes.into_iter().collect();
+    let labels = once(typed.changes)?;
     patch(cx, &typed.node, &PatchNode { labels, ..PatchNode::default() }).await
 }
 
@@ -52,7 +53,10 @@ async fn amend(
 }
 
 fn tainted(node: &str, mut taints: Vec<Taint>, changes: &[TaintChange]) -> Result<Vec<Taint>, Error> {
-    for change in changes {
+    for (at, change) in changes.iter().enumerate() {
+        if changes[..at].iter().any(|other| meets(other, change)) {
+            return Err(twice("taint", of(change).0));
+        }
         match change {
             TaintChange::Set(taint) => {
                 taints.retain(|there| (&there.key, there.effect) != (&taint.key, taint.effect));
@@ -71,8 +75,30 @@ fn tainted(node: &str, mut taints: Vec<Taint>, changes: &[TaintChange]) -> Resul
     Ok(taints)
 }
 
+/// Key and effect that a change is about; no effect for all.
+fn of(change: &TaintChange) -> (&str, Option<Effect>) {
+    match change {
+        TaintChange::Set(taint) => (&taint.key, Some(taint.effect)),
+        TaintChange::Remove { key, effect } => (key, *effect),
+    }
+}
+
+/// Whether both are about one taint.
+fn meets(one: &TaintChange, other: &TaintChange) -> bool {
+    let ((key, effect), (other_key, other_effect)) = (of(one), of(other));
+    key == other_key && effect.zip(other_effect).is_none_or(|(effect, other)| effect == other)
+}
+
+fn twice(what: &str, name: &str) -> Error {
+    Error::Usage { detail: format!("the {what} `{name}` is given twice: give it once"), hint: None }
+}
+
 fn with_traits(node: &str, mut traits: Vec<String>, changes: &[String]) -> Result<Vec<String>, Error> {
-    for change in changes {
+    let name = |change: &String| change.strip_suffix('-').unwrap_or(change).to_owned();
+    for (at, change) in changes.iter().enumerate() {
+        if changes[..at].iter().any(|other| name(other) == name(change)) {
+            return Err(twice("trait", &name(change)));
+        }
         match change.strip_suffix('-') {
             Some(name) if traits.iter().any(|there| there == name) => traits.retain(|there| there != name),
             Some(name) => return Err(absent(node, "trait", name)),
@@ -90,8 +116,6 @@ fn absent(node: &str, what: &str, name: &str) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use holm_api::Effect;
-
     use super::*;
 
     fn set(text: &str) -> TaintChange {
@@ -107,6 +131,13 @@ mod tests {
         let shown: Vec<_> = taints.iter().map(ToString::to_string).collect();
         assert_eq!(shown, ["gpu=no:NoSchedule", "gpu:PreferNoSchedule"]);
 
+        let gone = |effect| TaintChange::Remove { key: "gpu".into(), effect };
+        for contradiction in [set("gpu=no:NoSchedule"), gone(None), gone(Some(Effect::NoSchedule))] {
+            let changes = [set("gpu=yes:NoSchedule"), contradiction];
+            let refused = tainted("n1", there.clone(), &changes).unwrap_err();
+            assert_eq!(refused.to_string(), "the taint `gpu` is given twice: give it once");
+        }
+
         let other = TaintChange::Remove { key: "gpu".into(), effect: Some(Effect::PreferNoSchedule) };
         assert!(tainted("n1", there, &[other]).unwrap_err().to_string().contains("has no taint `gpu`"));
     }
@@ -114,8 +145,10 @@ mod tests {
     #[test]
     fn traits_are_given_and_taken_away() {
         let there = vec!["CUSTOM_A".to_owned()];
-        let changes = ["CUSTOM_B", "CUSTOM_A-", "CUSTOM_B"].map(str::to_owned);
+        let changes = ["CUSTOM_B", "CUSTOM_A-"].map(str::to_owned);
         assert_eq!(with_traits("n1", there, &changes).unwrap(), ["CUSTOM_B"]);
         assert!(with_traits("n1", vec![], &["CUSTOM_A-".to_owned()]).is_err());
+        let twice = ["CUSTOM_B", "CUSTOM_B-"].map(str::to_owned);
+        assert!(with_traits("n1", vec![], &twice).unwrap_err().to_string().contains("given twice"));
     }
 }

@@ -171,30 +171,38 @@ pub type OverrideChanges = BTreeMap<ResourceClass, Option<model::resources::Inve
 ///
 /// # Errors
 /// A ratio that is no decimal number above 0 with three decimals.
-pub fn to_overrides(changes: &BTreeMap<String, Option<api::InventoryOverride>>) -> Result<OverrideChanges> {
-    let change = |class: &String, over: &api::InventoryOverride| -> Result<_> {
-        let field = format!("inventory.{class}.allocation_ratio");
-        let ratio = over.allocation_ratio.map(|ratio| thousandths(&field, ratio)).transpose()?;
-        let ratio = ratio.map(|ratio| {
-            u64::try_from(ratio)
-                .ok()
-                .filter(|ratio| *ratio > 0)
-                .ok_or_else(|| Failure::invalid(&field, "must be above 0, such as 4 or 1.5"))
-        });
-        Ok(model::resources::InventoryOverride {
-            total: over.total,
-            reserved: over.reserved,
-            allocation_ratio_thousandths: ratio.transpose()?,
-            min_unit: over.min_unit,
-            max_unit: over.max_unit,
-            step_size: over.step_size,
-        })
-    };
-    let one = |(class, over): (&String, &Option<api::InventoryOverride>)| {
-        let over = over.as_ref().map(|over| change(class, over)).transpose()?;
+pub fn to_overrides(changes: &BTreeMap<String, Option<api::PatchInventory>>) -> Result<OverrideChanges> {
+    let one = |(class, change): (&String, &Option<api::PatchInventory>)| {
+        let over = change.as_ref().map(|change| to_override(class, change)).transpose()?;
         Ok((ResourceClass::from(class.clone()), over))
     };
     changes.iter().map(one).collect()
+}
+
+fn to_override(class: &str, change: &api::PatchInventory) -> Result<model::resources::InventoryOverride> {
+    use model::resources::InventoryField::{AllocationRatio, MaxUnit, MinUnit, Reserved, StepSize, Total};
+    let field = format!("inventory.{class}.allocation_ratio");
+    let ratio = change.allocation_ratio.flatten().map(|ratio| {
+        let positive = u64::try_from(thousandths(&field, ratio)?).ok().filter(|ratio| *ratio > 0);
+        positive.ok_or_else(|| Failure::invalid(&field, "must be above 0, such as 4 or 1.5"))
+    });
+    let nulls = [
+        (Total, change.total == Some(None)),
+        (Reserved, change.reserved == Some(None)),
+        (AllocationRatio, change.allocation_ratio == Some(None)),
+        (MinUnit, change.min_unit == Some(None)),
+        (MaxUnit, change.max_unit == Some(None)),
+        (StepSize, change.step_size == Some(None)),
+    ];
+    Ok(model::resources::InventoryOverride {
+        total: change.total.flatten(),
+        reserved: change.reserved.flatten(),
+        allocation_ratio_thousandths: ratio.transpose()?,
+        min_unit: change.min_unit.flatten(),
+        max_unit: change.max_unit.flatten(),
+        step_size: change.step_size.flatten(),
+        taken_back: nulls.into_iter().filter_map(|(field, null)| null.then_some(field)).collect(),
+    })
 }
 
 /// A decimal number in thousandths; one that three decimals cannot hold is refused, not rounded to

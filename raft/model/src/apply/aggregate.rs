@@ -46,6 +46,10 @@ impl Cx<'_> {
         if let Some(name) = &c.name {
             aggregate.name.clone_from(name);
         }
+        if let Some(node) = c.add_nodes.intersection(&c.remove_nodes).next().filter(|_| self.knows(2)) {
+            let name = self.state.nodes.get(node).map_or("", |node| node.name.as_str());
+            return Err(invalid("remove_nodes", format!("node `{name}` is in `add_nodes` too")));
+        }
         aggregate.nodes.extend(c.add_nodes.iter().copied());
         for node in &c.remove_nodes {
             if aggregate.nodes.remove(node).is_none() {
@@ -59,8 +63,7 @@ impl Cx<'_> {
             self.check_aggregate_unused(&before.name, &stay)?;
         }
         change(&mut aggregate.metadata, &c.metadata);
-        self.check_overrides(&c.inventory)?;
-        change(&mut aggregate.inventory, &c.inventory);
+        self.change_overrides(&mut aggregate.inventory, &c.inventory)?;
         aggregate.revision = self.revision;
         self.check_aggregate(&aggregate)?;
         self.check_zones_in_use(Some(&before), &aggregate)?;
@@ -87,7 +90,10 @@ impl Cx<'_> {
         metadata: impl Iterator<Item = (&'m String, &'m String)>,
     ) -> Result<(), Reason> {
         let mut metadata = metadata.filter(|_| self.knows(1));
-        metadata.try_for_each(|(key, value)| policy::check_override(key, value))
+        metadata.try_for_each(|(key, value)| {
+            policy::check_override(key, value)?;
+            if self.knows(2) { policy::check_effect(key) } else { Ok(()) }
+        })
     }
 
     /// It keeps its name, and is not removed, while it has nodes.

@@ -2,6 +2,7 @@
 
 use super::{Cx, check_expected, invalid, not_found};
 use crate::command::{CreateFlavor, DeleteFlavor};
+use crate::extra_specs;
 use crate::feasible::RESOURCES;
 use crate::flavor::Flavor;
 use crate::limits::{self, AMOUNT_MAX};
@@ -49,6 +50,9 @@ impl Cx<'_> {
         c.extra_specs.iter().try_for_each(|(key, value)| check_extra_spec(key, value))?;
         if self.knows(1) {
             check_what_is_asked(c)?;
+        }
+        if self.knows(2) {
+            c.extra_specs.iter().try_for_each(|(key, value)| extra_specs::check(key, value))?;
         }
         if self.state.flavors.values().any(|flavor| flavor.name == c.name) {
             return Err(Reason::NameTaken { kind: Kind::Flavor, name: c.name.clone() });

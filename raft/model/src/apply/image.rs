@@ -4,6 +4,7 @@ use imbl::OrdSet;
 
 use super::{Cx, check_expected, invalid, not_found, some_names};
 use crate::command::{CreateImage, DeleteImage, ReportImage};
+use crate::extra_specs;
 use crate::image::Image;
 use crate::limits;
 use crate::reply::{Kind, Outcome, Reason};
@@ -22,6 +23,10 @@ impl Cx<'_> {
         if self.knows(1) {
             let mut properties = c.properties.iter();
             properties.try_for_each(|(key, value)| limits::trait_demand("properties", key, value))?;
+        }
+        if self.knows(2) {
+            let mut traits = c.properties.keys().filter_map(|key| key.strip_prefix(extra_specs::TRAIT));
+            traits.try_for_each(|name| limits::trait_name("properties", name))?;
         }
         self.check_project(&self.actor.project)?;
         if !self.state.nodes.contains_key(&c.holder) {

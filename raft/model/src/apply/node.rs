@@ -9,10 +9,10 @@ use crate::condition;
 use crate::id::{NodeId, Revision};
 use crate::limits;
 use crate::node::{Node, ORPHANS_MAX, PAST_BOOTS};
-use crate::parts::PCPU;
 use crate::planted::{Plant, planted};
 use crate::reply::{Kind, Outcome, Reason};
-use crate::resources::{InventoryOverride, ResourceClass, Resources};
+use crate::resources::Resources;
+use crate::scheduling::Taint;
 use crate::vm::{Fault, Vm, VmStatus};
 
 /// Longest `host:port`.
@@ -156,15 +156,21 @@ impl Cx<'_> {
                 limits::key("taints", &taint.key)?;
                 limits::text("taints", &taint.value, limits::KEY_BYTES_MAX)?;
             }
+            if self.knows(2) {
+                check_one_taint_each(taints)?;
+            }
             node.taints.clone_from(taints);
         }
         if let Some(traits) = &c.traits {
             limits::count("traits", traits.len())?;
             traits.iter().try_for_each(|name| limits::key("traits", name))?;
+            if self.knows(2) {
+                traits.iter().try_for_each(|name| limits::trait_name("traits", name))?;
+            }
             node.traits.clone_from(traits);
         }
-        self.check_overrides(&c.inventory)?;
-        change(&mut node.inventory_overrides, &c.inventory);
+        self.change_overrides(&mut node.inventory_overrides, &c.inventory)?;
+        self.check_is_there(&node, &c.inventory)?;
         limits::count("inventory", node.inventory_overrides.len())?;
         node.revision = self.revision;
         self.event(Kind::Node, c.node, &node.name, "changed", "");
@@ -303,44 +309,13 @@ impl Cx<'_> {
     }
 }
 
-impl Cx<'_> {
-    /// What an operator says a node offers, itself or by an aggregate.
-    pub(super) fn check_overrides(
-        &self,
-        changes: &BTreeMap<ResourceClass, Option<InventoryOverride>>,
-    ) -> Result<(), Reason> {
-        changes.iter().try_for_each(|(class, change)| {
-            if !self.knows(1) {
-                limits::resource_class("inventory", class)?;
-            }
-            check_override(class, change.as_ref())
-        })
+/// A node has one taint of a key and an effect.
+fn check_one_taint_each(taints: &BTreeSet<Taint>) -> Result<(), Reason> {
+    let mut seen = BTreeSet::new();
+    match taints.iter().find(|taint| !seen.insert((&taint.key, taint.effect))) {
+        Some(twice) => Err(invalid("taints", format!("has `{}` twice with one effect", twice.key))),
+        None => Ok(()),
     }
-}
-
-/// An override that no claim could ever satisfy is a mistake. One of `PCPU` counts the CPUs that are set apart; which
-/// they are, the host says.
-fn check_override(class: &ResourceClass, change: Option<&InventoryOverride>) -> Result<(), Reason> {
-    let is_pcpu = class.name() == PCPU;
-    if !is_pcpu {
-        limits::resource_class("inventory", class)?;
-    }
-    let Some(change) = change else { return Ok(()) };
-    let wrong = |message: &str| Err(invalid("inventory", format!("{class}: {message}")));
-    let (least, greatest) = (change.min_unit.unwrap_or(1), change.max_unit.unwrap_or(u64::MAX));
-    if change.step_size == Some(0) || least == 0 || greatest == 0 {
-        return wrong("min_unit, max_unit and step_size must be at least 1");
-    }
-    if least > greatest {
-        return wrong("min_unit is greater than max_unit");
-    }
-    if change.allocation_ratio_thousandths.is_some_and(|ratio| ratio == 0 || ratio > 1_000_000) {
-        return wrong("allocation_ratio must be above 0 and at most 1000");
-    }
-    if is_pcpu && change.allocation_ratio_thousandths.is_some_and(|ratio| ratio != 1000) {
-        return wrong("allocation_ratio must be 1: a dedicated CPU is one VM's");
-    }
-    Ok(())
 }
 
 fn check_address(field: &str, address: &str) -> Result<(), Reason> {

@@ -7,7 +7,7 @@ use holm_model::cluster_policy::Freeze;
 use holm_model::command::*;
 use holm_model::parts::{Offer, Parts, PciDevice};
 use holm_model::policy::{NPlusOne, SchedulerPolicy};
-use holm_model::resources::InventoryOverride;
+use holm_model::resources::{InventoryField, InventoryOverride};
 use holm_model::scheduling::{Effect, Scheduling, Toleration};
 use holm_model::vm::{
     Availability, Decision, DiskLoss, Fault, HostReason, ObservedState, Recovery, Reservation, RestartPolicy,
@@ -49,6 +49,10 @@ fn entries() -> Vec<(&'static str, Command)> {
         admitted,
         volumes: vec![VolumeId(uuid(21))],
         ..steered(group)
+    };
+    let taken_back = InventoryOverride {
+        taken_back: BTreeSet::from([InventoryField::Total, InventoryField::AllocationRatio]),
+        ..InventoryOverride::default()
     };
     vec![
         ("CreateVm-full", Command::CreateVm(create)),
@@ -137,6 +141,18 @@ fn entries() -> Vec<(&'static str, Command)> {
                 remove_nodes: BTreeSet::new(),
                 metadata: BTreeMap::new(),
                 inventory: BTreeMap::from([(ResourceClass::MemoryMb, Some(overrides()))]),
+                expected,
+            }),
+        ),
+        (
+            "UpdateAggregate-taken-back",
+            Command::UpdateAggregate(UpdateAggregate {
+                id: aggregate,
+                name: None,
+                add_nodes: BTreeSet::new(),
+                remove_nodes: BTreeSet::new(),
+                metadata: BTreeMap::new(),
+                inventory: BTreeMap::from([(ResourceClass::MemoryMb, Some(taken_back))]),
                 expected,
             }),
         ),

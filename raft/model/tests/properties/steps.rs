@@ -295,6 +295,7 @@ fn inventory() -> impl Strategy<Value = BTreeMap<ResourceClass, Option<Inventory
         min_unit,
         max_unit,
         step_size,
+        ..InventoryOverride::default()
     });
     proptest::collection::btree_map(class, proptest::option::of(over), 1..3)
 }
