@@ -228,13 +228,63 @@ fn what_was_refused_before_a_rule_was_is_refused_for_ever() {
 
 #[test]
 fn a_clock_moved_no_age_before() {
-    for (rules, created_at) in [(0, 1_000_000), (RULES, 1_060_000)] {
+    for (rules, created_at, updated_at) in
+        [(0, 1_000_000, 1_000_000), (1, 1_060_000, 1_000_000), (RULES, 1_060_000, 1_060_000)]
+    {
         let mut state = cluster();
         let leads = BeginLeadership { node: NodeId(1), term: 1, incarnation: Incarnation(id(1)) };
         tell(&mut state, rules, Command::BeginLeadership(leads)).unwrap();
         let leadership = state.revision;
         tell(&mut state, rules, Command::SetClock(SetClock { leadership, by_ms: 60_000 })).unwrap();
-        assert_eq!(state.vms[&VmId(id(1))].created_at, Timestamp(created_at));
+        let vm = &state.vms[&VmId(id(1))];
+        assert_eq!((vm.created_at, vm.updated_at), (Timestamp(created_at), Timestamp(updated_at)));
+    }
+}
+
+fn isolating(images: &[String], nodes: &[&str]) -> Command {
+    let policy = SchedulerPolicy {
+        isolated_images: images.to_vec(),
+        isolated_nodes: nodes.iter().map(|node| (*node).to_owned()).collect(),
+        ..SchedulerPolicy::default()
+    };
+    Command::SetSchedulerPolicy(SetSchedulerPolicy { policy: Some(policy), expected: None })
+}
+
+/// Whoever changes something else has not written what a policy of before holds.
+#[test]
+fn of_what_is_isolated_only_what_is_new_must_exist() {
+    let gone = id(9).to_string();
+    for stored in [isolating(&[], &["7"]), isolating(std::slice::from_ref(&gone), &[])] {
+        let mut state = cluster();
+        assert!(tell(&mut state, 1, stored.clone()).unwrap_err().contains("there is no"));
+        assert!(tell(&mut state, RULES, stored.clone()).unwrap_err().contains("there is no"));
+        tell(&mut state, 0, stored.clone()).unwrap();
+        assert!(tell(&mut state, 1, stored.clone()).unwrap_err().contains("there is no"), "as it was judged");
+        assert_eq!(tell(&mut state, RULES, stored), Ok(()));
+        let another = tell(&mut state, RULES, isolating(std::slice::from_ref(&gone), &["7", "8"]));
+        assert!(another.unwrap_err().contains("there is no"));
+    }
+}
+
+#[test]
+fn what_is_isolated_stays_since_there_is_a_rule() {
+    for rules in [0, RULES] {
+        let mut state = cluster();
+        let image = CreateImage {
+            id: ImageId(id(2)),
+            name: "j".into(),
+            kind: ImageKind::Kernel,
+            size_bytes: 10,
+            sha256: "b".repeat(64),
+            holder: NodeId(1),
+            properties: BTreeMap::new(),
+        };
+        tell(&mut state, rules, Command::CreateImage(image)).unwrap();
+        let listed = ImageId(id(2)).to_string();
+        tell(&mut state, rules, isolating(&[listed], &["1"])).unwrap();
+        let deleted =
+            tell(&mut state, rules, Command::DeleteImage(DeleteImage { id: ImageId(id(2)), expected: None }));
+        assert_eq!(deleted.is_err_and(|why| why.contains("isolated images")), rules > 0);
     }
 }
 
