@@ -73,7 +73,8 @@ impl Held {
 /// A VM that was named in a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Mate<'a> {
-    pub name: &'a str,
+    /// None of one that was deleted.
+    pub name: Option<&'a str>,
     pub node: Option<NodeId>,
 }
 
@@ -114,7 +115,7 @@ impl<'a> Request<'a> {
     pub fn new(state: &'a State, placed: &Placed, vm: &'a Vm) -> Self {
         let mates = |ids: &'a std::collections::BTreeSet<VmId>| {
             let mate = |id| Mate {
-                name: state.vms.get(id).map_or("(deleted)", |mate| mate.name.as_str()),
+                name: state.vms.get(id).map(|mate| mate.name.as_str()),
                 node: node_of(state, placed, id),
             };
             ids.iter().map(mate).collect()

@@ -138,9 +138,9 @@ impl From<Reason> for Failure {
                 "drain it and delete the VMs that stay; if the machine is off for good, `holm node remove \
                  --confirm-node-off` (`?confirm_node_off=true`) gives them up",
             ),
-            Reason::InUse { kind: Kind::Zone | Kind::Label, .. } => new(Code::InUse).hint(
-                "move those elsewhere first (`holm node drain NODE`), or delete them",
-            ),
+            Reason::InUse { kind: Kind::Zone | Kind::Label, .. } => {
+                new(Code::InUse).hint("move those elsewhere first (`holm node drain NODE`), or delete them")
+            }
             Reason::InUse { .. } => new(Code::InUse).hint("delete what uses it first"),
             Reason::WrongState { .. } | Reason::Infeasible { .. } => new(Code::WrongState),
             Reason::KeyReused => {

@@ -24,22 +24,30 @@ impl Filter for SameHost {
         if self.passes(request, host) {
             return Ok(());
         }
-        let names: Vec<String> = wanted.iter().map(|mate| format!("`{}`", mate.name)).collect();
+        let name =
+            |name: Option<&str>| name.map_or("a VM that was deleted".to_owned(), |name| format!("`{name}`"));
+        let names: Vec<String> = wanted.iter().map(|mate| name(mate.name)).collect();
         let nowhere = wanted.iter().all(|mate| mate.node.is_none());
-        let detail = if nowhere { "none has a host yet" } else { "none of them is here" };
+        let detail = match nowhere {
+            true if wanted.iter().all(|mate| mate.name.is_none()) => "it never has a host again",
+            true => "none has a host yet",
+            false => "none of them is here",
+        };
         Err(format!("same host as {}: {detail}", names.join(", ")))
     }
 
     fn fix(&self, request: &Request<'_>, _host: &Host<'_>) -> String {
         let wanted = &request.same_host;
-        match wanted.iter().find(|mate| mate.node.is_none()) {
-            Some(mate) if wanted.iter().all(|mate| mate.node.is_none()) => {
-                format!(
-                    "first see that it gets a host: `holm vm explain {}`; or create this one without `--same-host`",
-                    mate.name
-                )
-            }
-            _ => "make room on the node of the other; or create it without `--same-host`".to_owned(),
+        if wanted.iter().any(|mate| mate.node.is_some()) {
+            return "make room on the node of the other; or create it without `--same-host`".to_owned();
+        }
+        match wanted.iter().find_map(|mate| mate.name) {
+            Some(name) => format!(
+                "first see that it gets a host: `holm vm explain {name}`; or create this one without `--same-host`"
+            ),
+            None => "the other is gone: delete this one, and create it without `--same-host`, or with that of a VM that \
+                     is there"
+                .to_owned(),
         }
     }
 

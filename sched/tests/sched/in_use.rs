@@ -113,6 +113,17 @@ fn a_zone_is_not_renamed_or_left_under_vms_that_did_not_ask_for_it() {
 }
 
 #[test]
+fn who_waits_for_the_host_of_a_vm_that_is_gone_is_told_so() {
+    let mut cluster = Cluster::of(&[MEDIUM]);
+    let mate = cluster.vm_like(Scheduling::default());
+    let vm = cluster.vm_like(Scheduling { same_host: [mate].into(), ..Scheduling::default() });
+    cluster.delete(mate);
+    assert_eq!(cluster.placed_on(vm), None);
+    let refusals = &cluster.record(vm).refusals;
+    assert_eq!(refusals[0].message, "same host as a VM that was deleted: it never has a host again");
+}
+
+#[test]
 fn a_label_stays_while_a_vm_is_on_the_node_that_selected_it_by_that() {
     let label = |value: Option<&str>, other: &str| {
         let other = ("other".to_owned(), Some(other.to_owned()));
