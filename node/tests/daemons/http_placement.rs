@@ -10,7 +10,7 @@ async fn furnished() -> Daemon {
     let daemon = Daemon::first().await;
     daemon.post("/v1/flavors", json!({"name": "small", "vcpus": 1, "memory_mib": 64})).await.expect(201);
     let kernel = test_guest::elf(test_guest::Variant::Banner);
-    let image = "/v1/images?name=guest&kind=kernel&property=hw_architecture=amd64&property=os=a%3Db";
+    let image = "/v1/images?name=guest&kind=kernel&property=hw_architecture=amd64&property=img_hv_requested_version=%3E%3D1";
     daemon.send(Method::POST, image, &[], kernel.into()).await.expect(201);
     daemon
 }
@@ -60,6 +60,12 @@ async fn what_an_operator_says_of_a_node_counts_and_can_be_taken_back() {
     assert_eq!(placed["allocations"], json!({"MEMORY_MB": 80, "VCPU": 1}));
     assert!(placed["decision"]["seen"].as_u64() < placed["decision"]["revision"].as_u64());
 
+    let selected = daemon.patch("/v1/nodes/n1", json!({"labels": {"disk": null}})).await.expect(409).json;
+    assert_eq!(selected["detail"], "the label `disk` is in use by a");
+    daemon.send(Method::DELETE, "/v1/vms/a", &[], Default::default()).await.expect(202);
+    daemon
+        .until("a is gone", async |daemon| (daemon.get("/v1/vms/a").await.status == 404).then_some(()))
+        .await;
     let node = daemon
         .patch(
             "/v1/nodes/n1",
