@@ -112,6 +112,9 @@ pub struct Recovery {
     pub task_deadline: Option<Timestamp>,
     /// It lost its node and waits for another, without a time-out.
     pub failing_over: bool,
+    /// Why it lost its node, until it runs again: a fence, a drain, a move, an eviction for another VM.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost_host: Option<String>,
     /// Restarts by its policy within ten minutes; after five the policy gives up.
     pub restarts: u32,
     /// While it is `restarting`: when the next run begins.

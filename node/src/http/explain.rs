@@ -161,7 +161,10 @@ fn summary(state: &Model, vm: &Vm, best: Option<NodeId>, hosts: &[HostVerdict]) 
             format!("waiting; {fits} of {all} nodes fit now, {} best", convert::node_name(state, best))
         }
         (VmStatus::Shutoff, None) => format!("off, and on no node; {}", none_fits(hosts)),
-        (_, None) => format!("waiting: {}; {}", none_fits(hosts), hope(state, vm)),
+        (_, None) => {
+            let lost = vm.recovery.lost_host.as_ref().map(|why| format!("; it lost its node: {why}"));
+            format!("waiting: {}{}; {}", none_fits(hosts), lost.unwrap_or_default(), hope(state, vm))
+        }
     }
 }
 

@@ -259,3 +259,27 @@ fn evictions_of_random_clusters_hold_and_come_to_rest() {
     }
     assert!(evicted > 50 && placed > 30, "{evicted} evicted, {placed} placed");
 }
+
+#[test]
+fn who_was_evicted_says_for_whom_until_it_runs_again() {
+    let mut cluster = Cluster::of(&[MEDIUM]);
+    cluster.policy(|policy| policy.preemption = true);
+    let all = Size { vcpus: 8, memory_mib: 1024, disk_gib: 1 };
+    let victim = cluster.create(all, |vm| vm.scheduling.preemptible = true);
+    assert_eq!(cluster.placed_on(victim), Some(1));
+    cluster.run(victim);
+    let urgent = cluster.create(all, |vm| vm.scheduling.priority = 5);
+    cluster.placed_on(urgent);
+    let leaving = cluster.record(victim).recovery.vacate.clone().expect("it is to leave");
+    assert_eq!(cluster.record(victim).recovery.lost_host, None, "it is still there");
+    cluster.release(victim, ReleaseCause::Vacated);
+    let why = cluster.record(victim).recovery.lost_host.clone();
+    assert_eq!(why.as_ref(), Some(&leaving.reason));
+    assert_eq!(cluster.placed_on(urgent), Some(1));
+    assert_eq!(cluster.placed_on(victim), None);
+    assert_eq!(cluster.record(victim).recovery.lost_host, why, "however often it is told that nothing fits");
+    cluster.delete(urgent);
+    assert_eq!(cluster.placed_on(victim), Some(1));
+    cluster.run(victim);
+    assert_eq!(cluster.record(victim).recovery.lost_host, None);
+}

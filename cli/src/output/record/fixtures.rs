@@ -320,7 +320,11 @@ pub fn failing_over() -> Vm {
     Vm {
         availability: Availability::Failover,
         disk_loss: DiskLoss::Recreate,
-        recovery: Recovery { failing_over: true, ..building().recovery },
+        recovery: Recovery {
+            failing_over: true,
+            lost_host: Some("its node `n1` did not answer and was fenced".into()),
+            ..building().recovery
+        },
         build_deadline: None,
         fault: Some(Fault {
             message: "its node `n2` did not answer and was fenced".into(),

@@ -186,7 +186,11 @@ fn in_step(vm: &Vm, now: Now) -> Option<String> {
 /// What was asked for, and what is in force where that differs.
 fn availability(vm: &Vm) -> String {
     let asked = vm.availability.as_str();
-    let failing_over = if vm.recovery.failing_over { "; it lost its node and waits for another" } else { "" };
+    let failing_over = match (&vm.recovery.lost_host, vm.recovery.failing_over) {
+        (Some(why), true) => format!("; it lost its node ({why}) and waits for another"),
+        (None, true) => "; it lost its node and waits for another".to_owned(),
+        (_, false) => String::new(),
+    };
     match vm.availability_in_force {
         Some(now) if now != vm.availability => {
             format!(

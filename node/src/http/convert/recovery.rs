@@ -77,6 +77,7 @@ pub fn recovery(state: &State, vm: &Vm) -> api::vm::Recovery {
         overdue: overdue::is_said(state, vm),
         task_deadline: overdue::deadline(state, vm).map(timestamp),
         failing_over: of.failing_over,
+        lost_host: of.lost_host.clone(),
         restarts: of.restarts,
         next_restart_at: of.next_restart_at.map(timestamp),
         leaving: of.vacate.as_ref().map(leaving),

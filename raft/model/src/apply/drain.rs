@@ -159,10 +159,9 @@ impl Cx<'_> {
     pub(super) fn vacated(&mut self, mut vm: Vm, vacate: Option<Vacate>) {
         vm.recovery.move_to = vacate.as_ref().and_then(|vacate| vacate.to);
         let reason = vacate.map_or(String::new(), |vacate| vacate.reason);
-        self.event(Kind::Vm, vm.id, &vm.name, "left", reason);
+        self.event(Kind::Vm, vm.id, &vm.name, "left", reason.clone());
         if vm.power.want == WantPower::On {
-            self.reschedule(&mut vm);
-            vm.recovery.failing_over = true;
+            self.wait_for_another(&mut vm, &reason);
         } else {
             vm.status = VmStatus::Shutoff;
             vm.task_state = None;

@@ -53,8 +53,7 @@ impl Cx<'_> {
         }
         let message = format!("its node `{}` did not answer and was fenced", node.name);
         vm.fault = Some(Fault { message: message.clone(), node: Some(node.id), at: self.at });
-        self.reschedule(&mut vm);
-        vm.recovery.failing_over = true;
+        self.wait_for_another(&mut vm, &message);
         let disk = if vm.spec.size.disk_gib > 0 { "; its disk is written anew from its image" } else { "" };
         self.event(Kind::Vm, id, &vm.name, "failing-over", format!("{message}{disk}"));
         self.put_vm(vm);
@@ -89,6 +88,13 @@ impl Cx<'_> {
         vm.refusals.clear();
         vm.waiting_since = Some(self.at);
         self.state.waiting.insert(vm.id);
+    }
+
+    /// The same for one that lost its host, and for what reason; nobody may be there to ask again.
+    pub(super) fn wait_for_another(&mut self, vm: &mut Vm, why: &str) {
+        self.reschedule(vm);
+        vm.recovery.failing_over = true;
+        vm.recovery.lost_host = self.knows(2).then(|| why.to_owned());
     }
 
     /// Frees the claim of a failover VM that was off when its node was fenced.
@@ -142,8 +148,7 @@ impl Cx<'_> {
             vm.spec.node = None;
         }
         if vm.power.want == WantPower::On {
-            self.reschedule(&mut vm);
-            vm.recovery.failing_over = true;
+            self.wait_for_another(&mut vm, &message);
         } else {
             vm.status = VmStatus::Shutoff;
             vm.task_state = None;

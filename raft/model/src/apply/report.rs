@@ -94,7 +94,7 @@ impl Cx<'_> {
                 }
                 vm.fault = None;
                 vm.forget_failed_builds();
-                vm.recovery.failing_over = false;
+                (vm.recovery.failing_over, vm.recovery.lost_host) = (false, None);
                 vm.recovery.next_restart_at = None;
                 settle(vm, VmStatus::Active);
                 ("active", String::new())

@@ -174,7 +174,7 @@ impl Cx<'_> {
         vm.recovery.stopped_for = None;
         if vm.claim.is_none() {
             // Where it was moved to while it was off still holds.
-            vm.recovery.failing_over = false;
+            (vm.recovery.failing_over, vm.recovery.lost_host) = (false, None);
         }
         Ok(self.switch_on(vm))
     }
@@ -204,7 +204,7 @@ impl Cx<'_> {
             if vm.status == VmStatus::Build && !lost {
                 return Err(wrong_state(format!("VM `{}` is being built already", vm.name)));
             }
-            vm.recovery.failing_over = false;
+            (vm.recovery.failing_over, vm.recovery.lost_host) = (false, None);
             vm.recovery.move_to = None;
         } else if vm.power.want == WantPower::On {
             return Err(wrong_state(format!("VM `{}` is on, or being started, already", vm.name)));

@@ -312,6 +312,7 @@ fn full() -> State {
     record.waiting_since = Some(Timestamp(9));
     record.recovery = Recovery {
         failing_over: true,
+        lost_host: Some("drain".into()),
         build_rounds: 2,
         tried_before: 3,
         restarts: 1,
