@@ -45,8 +45,8 @@ pub use image::{Image, ImageKind};
 pub use keep::{Availability, DiskLoss, EvacuateVm, PatchVm, RestartPolicy};
 pub use list::List;
 pub use node::{
-    Condition, DrainPinned, Fence, Hypervisor, HypervisorKind, Inventory, InventoryOverride, LostVm, PatchInventory,
-    Maintenance, Node, NodeDrain, NodeRef, Orphan, PatchNode, PciDevice,
+    Condition, DrainPinned, Fence, Hypervisor, HypervisorKind, Inventory, InventoryOverride, LostVm,
+    Maintenance, Node, NodeDrain, NodeRef, Orphan, PatchInventory, PatchNode, PciDevice,
 };
 pub use policy::{BeginFreeze, Bounded, ClusterPolicy, Freeze, PatchClusterPolicy};
 pub use problem::{Code, Problem, QuotaExceeded};

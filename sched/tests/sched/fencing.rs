@@ -297,7 +297,12 @@ fn what_a_drain_stopped_runs_again_where_its_machine_never_comes_back() {
     cluster.done(Command::StopForDrain(StopForDrain { leadership, vms: vec![vm] }));
     assert!(cluster.record(vm).may_move().is_err(), "its drain starts it again");
     cluster.set_up(2, false);
-    cluster.done(Command::EvacuateVm(EvacuateVm { vm, confirm_node_off: true, admitted: None, expected: None }));
+    cluster.done(Command::EvacuateVm(EvacuateVm {
+        vm,
+        confirm_node_off: true,
+        admitted: None,
+        expected: None,
+    }));
     assert_eq!(cluster.record(vm).power.want, WantPower::On);
     assert!(cluster.placed_on(vm).is_some_and(|host| host != 2));
 }

@@ -3,8 +3,8 @@
 
 mod admission;
 mod advice;
-mod candidates;
 mod batches;
+mod candidates;
 mod cluster;
 mod drain;
 mod explain;
