@@ -64,6 +64,7 @@ fn vm() -> Vm {
             overdue: false,
             task_deadline: Some(at(59)),
             failing_over: true,
+            lost_host: None,
             restarts: 2,
             next_restart_at: Some(at(9)),
             leaving: Some(vm::Leaving { since: at(5), reason: "drain of n1".to_owned() }),

@@ -187,7 +187,7 @@ fn in_step(vm: &Vm, now: Now) -> Option<String> {
 fn availability(vm: &Vm) -> String {
     let asked = vm.availability.as_str();
     let failing_over = match (&vm.recovery.lost_host, vm.recovery.failing_over) {
-        (Some(why), true) => format!("; it lost its node ({why}) and waits for another"),
+        (Some(why), true) => format!("; it waits for another node: {why}"),
         (None, true) => "; it lost its node and waits for another".to_owned(),
         (_, false) => String::new(),
     };
