@@ -35,6 +35,7 @@ pub fn foresee(state: &State, vms: &[VmId]) -> Foresight {
         of_batch.unwrap_or_else(|| batch.reasons(vm))
     };
     let foreseen = records.map(|vm| (vm.id, outcome(vm).ok_or_else(|| why(vm))));
-    let ours: Vec<&Vm> = unplaced.into_iter().filter(|vm| vms.contains(&vm.id)).collect();
-    Foresight { vms: foreseen.collect(), eviction: batch.eviction(&ours) }
+    // One at a time: where another that waits is ahead, it is not for these.
+    let eviction = batch.eviction(&unplaced).filter(|(vm, _)| vms.contains(vm));
+    Foresight { vms: foreseen.collect(), eviction }
 }
