@@ -17,5 +17,6 @@ mod keep_running;
 mod lease;
 mod orphans;
 mod placement_cluster;
+mod placement_crowd;
 mod steering;
 mod watchdog;
