@@ -36,7 +36,13 @@ fn guests_are_stopped_at_host_shutdown_only() {
     assert_eq!(unit["ExecStop"], ["/usr/local/bin/holmd stop-guests"]);
     assert_eq!(unit["RemainAfterExit"], ["yes"]);
     assert_eq!(unit["RefuseManualStop"], ["yes"]);
-    assert!(unit["After"][0].contains("holmd.service"), "stopped before the daemon");
+    let after: Vec<&str> = unit["After"][0].split(' ').collect();
+    assert!(after.contains(&"holmd.service"), "stopped before the daemon");
+    // Also where the daemon is not running: guests go before what they need goes.
+    let daemon = self::unit("holmd.service");
+    for needed in daemon["After"][0].split(' ') {
+        assert!(after.contains(&needed), "{needed}");
+    }
     for binding in ["Requires", "BindsTo", "PartOf", "Requisite"] {
         assert!(!unit.contains_key(binding), "{binding} would stop guests with the daemon");
     }

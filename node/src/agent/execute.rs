@@ -51,8 +51,8 @@ const PLANTED_DELAY: Duration = Duration::from_secs(10);
 pub struct Memory {
     /// Why the VM could not be built here.
     pub build_failure: Option<String>,
-    /// Since when it has waited for what it needs: an image that nobody could give, or its storage.
-    pub waits_since: Option<Instant>,
+    /// Which run has waited since when for what it needs: an image that nobody could give, or its storage.
+    pub waits: Option<(u64, Instant)>,
     /// When it last told so.
     pub told: Option<Instant>,
 }
@@ -177,8 +177,31 @@ impl Memory {
         may
     }
 
-    /// Whether what is missing is still waited for; the time begins with the first question.
-    pub(super) fn is_patient(&mut self) -> bool {
-        self.waits_since.get_or_insert_with(Instant::now).elapsed() < PATIENCE
+    /// Whether what this run misses is still waited for; the time begins with the first question. One that was built
+    /// before is waited for without end: no other host has what it has here, and its storage comes back last after a
+    /// power cut, when nobody is there to start it.
+    pub(super) fn is_patient(&mut self, run: u64, is_built_now: bool, now: Instant) -> bool {
+        let (of, mut since) = self.waits.unwrap_or((run, now));
+        if of != run {
+            since = now;
+        }
+        self.waits = Some((run, since));
+        !is_built_now || now.duration_since(since) < PATIENCE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_built_waits_for_a_while_in_each_run_and_what_ran_before_for_ever() {
+        let (mut memory, begin) = (Memory::default(), Instant::now());
+        let after = |seconds| begin + Duration::from_secs(seconds);
+        assert!(memory.is_patient(1, true, begin));
+        assert!(memory.is_patient(1, true, after(119)));
+        assert!(!memory.is_patient(1, true, after(121)));
+        assert!(memory.is_patient(2, true, after(121)), "another run waits anew");
+        assert!(memory.is_patient(2, false, after(9_000)));
     }
 }

@@ -139,7 +139,7 @@ async fn look(
         host_facts::capabilities(&here.cpu, &facts, here.firmware.as_deref(), host.watchdog);
     capabilities.extend(topology.capabilities());
     let reported_load = last.map_or(0, |last| last.load_thousandths);
-    NodeReport {
+    let mut report = NodeReport {
         boot_id: here.boot_id,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         capabilities,
@@ -150,7 +150,9 @@ async fn look(
         traits: here.cpu.traits.clone(),
         load_thousandths: host_facts::load_thousandths(topology.cpus().unwrap_or(1), reported_load),
         orphans: app.orphans.to_report(),
-    }
+    };
+    report.clip();
+    report
 }
 
 /// CPUs that VMs share: those online that are not set apart. Which of them this process may use itself says nothing:

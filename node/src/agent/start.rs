@@ -1,7 +1,7 @@
 //! Begins a run: brings the images here, looks once more whether record and lease still allow it, and hands
 //! everything to the hypervisor. A start that fails is told, or the VM is given back for another host to try.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use holm_model::image::{Image, ImageKind};
 use holm_model::planted::{Plant, planted};
@@ -42,22 +42,25 @@ impl Executor {
         if record.task_state.is_none() {
             self.tell_again(record, epoch);
         }
+        let is_patient = |vm: &Vm, memory: &mut Memory| {
+            memory.is_patient(run, vm.status == VmStatus::Build, Instant::now())
+        };
         let booted = match self.boot(&published.state, record, epoch).await {
             Ok(boot) => match self.try_start(vm, epoch, run, boot).await {
-                Err(Error::NotYet(why)) if memory.is_patient() => {
+                Err(Error::NotYet(why)) if is_patient(record, memory) => {
                     self.tell_waiting(vm, epoch, run, memory, &why).await;
                     return Err(Error::NotYet(why).into());
                 }
                 started => started,
             },
-            Err(NoBoot::Image(error)) if error.is_passing() && memory.is_patient() => {
+            Err(NoBoot::Image(error)) if error.is_passing() && is_patient(record, memory) => {
                 let why = format!("waiting for its image: {}", chain(&error));
                 self.tell_waiting(vm, epoch, run, memory, &why).await;
                 return Err(Failure::Image(error));
             }
             Err(no_boot) => Err(Error::BuildFailed(chain(&no_boot))),
         };
-        memory.waits_since = None;
+        memory.waits = None;
         let reason = match booted {
             Ok(()) => return Ok(()),
             Err(Error::BuildFailed(reason) | Error::NotYet(reason)) => reason,

@@ -2,6 +2,7 @@
 //! and what an operator needs beside a record (is its node up? is it simulated?) is put in.
 
 mod placement;
+mod policy;
 mod recovery;
 mod volume;
 
@@ -15,6 +16,7 @@ use holm_raft::handle::RaftStatus;
 use model::vm::{ObservedState, OnNoHost, TaskState, VmStatus, WantPower};
 
 pub use self::placement::*;
+pub use self::policy::*;
 pub use self::recovery::*;
 pub use self::volume::*;
 

@@ -38,7 +38,7 @@ pub fn explain(
     let mut explanation = explanation(&imagined, first);
     explanation.dry_run = true;
     explanation.warnings.splice(0..0, warnings);
-    explanation.summary = summary(&explanation);
+    explanation.summary = summary(&explanation, first.spec.on_no_host);
     if batch {
         let foreseen = holm_sched::foresee(&imagined, &vms);
         explanation.placements =
@@ -68,7 +68,15 @@ pub fn imagine(state: &State, actor: Actor, command: Command) -> Result<(State, 
     }
 }
 
-fn summary(explanation: &Explanation) -> String {
+/// What becomes of a VM that fits nowhere.
+fn without_host(on_no_host: OnNoHost) -> &'static str {
+    match on_no_host {
+        OnNoHost::Queue => "would wait",
+        OnNoHost::Fail => "would end in ERROR",
+    }
+}
+
+fn summary(explanation: &Explanation, on_no_host: OnNoHost) -> String {
     let hosts = &explanation.hosts;
     let fits = hosts.iter().filter(|host| host.verdict == holm_api::Verdict::Fits);
     let (count, best) = (fits.clone().count(), fits.clone().next());
@@ -89,7 +97,7 @@ fn summary(explanation: &Explanation) -> String {
                 let victims = victims.join(", ");
                 format!("{}: it would evict {victims} from {node}; nothing was created", none_fits(hosts))
             }
-            None => format!("{}: it would wait; nothing was created", none_fits(hosts)),
+            None => format!("{}: it {}; nothing was created", none_fits(hosts), without_host(on_no_host)),
         },
     }
 }
@@ -109,10 +117,7 @@ fn summary_of_batch(explanation: &Explanation, on_no_host: OnNoHost) -> String {
     let mut parts =
         vec![format!("{placed} of {all} VMs would be placed now; ids draw among equally good nodes")];
     if let Some(first) = nowhere.first() {
-        let end = match on_no_host {
-            OnNoHost::Queue => "would wait",
-            OnNoHost::Fail => "would end in ERROR",
-        };
+        let end = without_host(on_no_host);
         let why = first.why.as_deref().unwrap_or_default();
         parts.push(format!("{} {end}, `{}` since {why}", nowhere.len(), first.vm));
     }

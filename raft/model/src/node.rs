@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::id::{BootId, Epoch, NodeId, Revision, Timestamp, VmId};
+use crate::limits;
 use crate::parts::Offer;
 use crate::resources::{Inventory, InventoryOverride, ResourceClass, Resources};
 use crate::room::Room;
@@ -192,6 +193,23 @@ pub enum HypervisorKind {
     Simulated,
 }
 
+impl NodeReport {
+    /// Cuts what is too long, as apply does: who compares a report with what is recorded of the last must not find that it
+    /// differs for ever.
+    pub fn clip(&mut self) {
+        self.hypervisor.reason = limits::clip(&self.hypervisor.reason);
+        for condition in self.conditions.values_mut() {
+            condition.message = limits::clip(&condition.message);
+        }
+        while self.orphans.len() > ORPHANS_MAX {
+            self.orphans.pop_last();
+        }
+        for orphan in self.orphans.values_mut() {
+            *orphan = limits::clip(orphan);
+        }
+    }
+}
+
 /// Something wrong with a node, for a person to read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Condition {
@@ -206,7 +224,26 @@ pub const ORPHANS_MAX: usize = 64;
 
 #[cfg(test)]
 mod tests {
-    use super::version_number;
+    use super::{Condition, NodeReport, version_number};
+    use crate::id::Timestamp;
+
+    #[test]
+    fn a_report_that_was_cut_stays_as_it_is() {
+        let mut report: NodeReport = serde_json::from_value(serde_json::json!({
+            "boot_id": uuid::Uuid::nil(), "version": "v", "inventory": {}, "conditions": {},
+            "hypervisor": { "kind": "simulated", "version": "", "reason": "r".repeat(5_000) },
+        }))
+        .expect("a report");
+        let message = "missing; ".repeat(500);
+        report.conditions.insert("PartsMissing".into(), Condition { since: Timestamp(1), message });
+        report.clip();
+        let once = report.clone();
+        report.clip();
+        assert_eq!(report, once);
+        assert!(
+            once.hypervisor.reason.len() < 2_000 && once.conditions["PartsMissing"].message.len() < 2_000
+        );
+    }
 
     #[test]
     fn versions_compare_by_number() {

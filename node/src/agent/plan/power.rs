@@ -2,6 +2,7 @@
 //! nobody asked for is told once, and what follows is the record's next run.
 
 use holm_model::Epoch;
+use holm_model::limits;
 use holm_model::planted::{Plant, planted};
 use holm_model::vm::{ObservedState, StopMode, TaskState, Vm, VmStatus};
 use holm_vmm::hypervisor::{ExitCause, Instance, InstanceState};
@@ -45,7 +46,8 @@ pub fn on(on: Standing, vm: &Vm, epoch: Epoch, here: Option<&Instance>) -> Step 
             Step::GiveUp { epoch, run, reason: reason.clone() }
         }
         InstanceState::Ended(ExitCause::Failed { reason }) => {
-            report(ObservedState::Failed { reason: reason.clone() })
+            // As it is recorded, which is what the next look compares with.
+            report(ObservedState::Failed { reason: limits::clip(reason) })
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::command::{AddNode, RemoveNode, ReportNode, SetNodeEnabled, SetNodeUp,
 use crate::condition;
 use crate::id::{NodeId, Revision};
 use crate::limits;
-use crate::node::{Node, ORPHANS_MAX, PAST_BOOTS};
+use crate::node::{Node, PAST_BOOTS};
 use crate::planted::{Plant, planted};
 use crate::reply::{Kind, Outcome, Reason};
 use crate::resources::Resources;
@@ -109,16 +109,7 @@ impl Cx<'_> {
             _ => {}
         }
         let mut report = c.report.clone();
-        report.hypervisor.reason = limits::clip(&report.hypervisor.reason);
-        for condition in report.conditions.values_mut() {
-            condition.message = limits::clip(&condition.message);
-        }
-        while report.orphans.len() > ORPHANS_MAX {
-            report.orphans.pop_last();
-        }
-        for orphan in report.orphans.values_mut() {
-            *orphan = limits::clip(orphan);
-        }
+        report.clip();
         node.peer_addr.clone_from(&c.peer_addr);
         node.api_addr.clone_from(&c.api_addr);
         node.report_sequence = c.sequence;
