@@ -1,10 +1,12 @@
 //! What handlers take from a request: query, path, JSON body, and the headers of a write. Every refusal
 //! names the field, parameter or header, and nothing has happened yet when one is made.
 
+mod unique;
+
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::extract::rejection::PathRejection;
+use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Uri, header};
@@ -14,6 +16,7 @@ use http_body_util::BodyExt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use self::unique::Unique;
 use super::problem::{Failure, Result};
 use super::write::Intent;
 
@@ -44,7 +47,8 @@ pub struct Repeated {
     /// Name and value of each, in the order they were sent.
     pub given: Vec<(String, String)>,
     /// The same target without them.
-    pub rest: Uri,
+    rest: Uri,
+    names: &'static [&'static str],
 }
 
 impl Repeated {
@@ -52,7 +56,7 @@ impl Repeated {
     ///
     /// # Errors
     /// A query that cannot be read.
-    pub fn split(uri: &Uri, names: &[&str]) -> Result<Self> {
+    pub fn split(uri: &Uri, names: &'static [&'static str]) -> Result<Self> {
         let pairs = axum::extract::Query::<Vec<(String, String)>>::try_from_uri(uri);
         let pairs = pairs.map_err(|rejection| bad_query(&rejection.body_text()))?.0;
         let given = pairs.into_iter().filter(|(name, _)| names.contains(&name.as_str())).collect();
@@ -60,7 +64,22 @@ impl Repeated {
         let rest: Vec<_> = uri.query().unwrap_or_default().split('&').filter(is_rest).collect();
         let rest = format!("{}?{}", uri.path(), rest.join("&")).parse();
         let rest = rest.map_err(|_| Failure::new(Code::InvalidQuery, "the query cannot be read"))?;
-        Ok(Self { given, rest })
+        Ok(Self { given, rest, names })
+    }
+
+    /// The other parameters.
+    ///
+    /// # Errors
+    /// They are not those of `T`; where one is unknown, those that may be repeated are named with those of `T`.
+    pub fn others<T: DeserializeOwned>(&self) -> Result<T> {
+        let refused = |rejection: QueryRejection| {
+            let mut text = rejection.body_text();
+            if text.contains(": unknown field `") {
+                text.extend(self.names.iter().map(|name| format!(", `{name}`")));
+            }
+            bad_query(&text)
+        };
+        Ok(axum::extract::Query::try_from_uri(&self.rest).map_err(refused)?.0)
     }
 }
 
@@ -212,6 +231,11 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
         Failure::new(Code::InvalidField, format!("{field}: {}", in_words(&message))).field(field)
     })?;
     deserializer.end().map_err(|error| malformed(&error.to_string()))?;
+    let mut again = serde_json::Deserializer::from_slice(bytes);
+    serde_path_to_error::deserialize::<_, Unique>(&mut again).map_err(|error| {
+        let field = error.path().to_string();
+        Failure::new(Code::InvalidField, format!("{field} is given twice: give it once")).field(field)
+    })?;
     Ok(parsed)
 }
 
@@ -233,7 +257,7 @@ fn quoted<'a>(message: &'a str, what: &str) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
-    use holm_api::{CreateFlavor, CreateVm, StopVm};
+    use holm_api::{CreateFlavor, CreateVm, SetQuota, SetSchedulerPolicy, StopVm};
 
     use super::*;
 
@@ -255,6 +279,10 @@ mod tests {
         assert_eq!(refusal::<CreateVm>(r#"{"name":"a"}"#), (Code::MissingField, name("flavor")));
         let on_no_host = r#"{"name":"a","flavor":"f","image":"i","on_no_host":"pray"}"#;
         assert_eq!(refusal::<CreateVm>(on_no_host), (Code::InvalidField, name("on_no_host")));
+        let weighers = r#"{"weighers":{"Ram":1,"Cpu":1,"Ram":2}}"#;
+        assert_eq!(refusal::<SetSchedulerPolicy>(weighers), (Code::InvalidField, name("weighers.Ram")));
+        let limits = r#"{"limits":{"VCPU":4,"VCPU":null}}"#;
+        assert_eq!(refusal::<SetQuota>(limits), (Code::InvalidField, name("limits.VCPU")));
         assert_eq!(refusal::<StopVm>("[true]"), (Code::MalformedJson, None));
         assert_eq!(refusal::<StopVm>("{} {}"), (Code::MalformedJson, None));
         assert_eq!(refusal::<StopVm>("{"), (Code::MalformedJson, None));
@@ -282,6 +310,15 @@ mod tests {
         let uri = axum::http::Uri::from_static("/v1/images?kind=kernel");
         let rejection = axum::extract::Query::<holm_api::CreateImageQuery>::try_from_uri(&uri).unwrap_err();
         assert_eq!(bad_query(&rejection.body_text()).field.as_deref(), Some("name"));
+    }
+
+    #[test]
+    fn where_a_parameter_is_unknown_those_that_may_be_repeated_are_named_too() {
+        let uri = axum::http::Uri::from_static("/v1/what-if?lose=n1&foo=1");
+        let repeated = Repeated::split(&uri, &["lose", "drain"]).unwrap();
+        let failure = repeated.others::<holm_api::ReadQuery>().unwrap_err();
+        assert_eq!(failure.detail, "unknown field `foo`, expected `consistency`, `lose`, `drain`");
+        assert_eq!(failure.field.as_deref(), Some("foo"));
     }
 
     #[tokio::test]

@@ -96,11 +96,9 @@ struct ImportQuery {
 impl<S: Send + Sync> FromRequestParts<S> for ImportQuery {
     type Rejection = Failure;
 
-    async fn from_request_parts(parts: &mut request::Parts, state: &S) -> Result<Self> {
+    async fn from_request_parts(parts: &mut request::Parts, _: &S) -> Result<Self> {
         let repeated = Repeated::split(&parts.uri, &["property"])?;
-        let mut rest = parts.clone();
-        rest.uri = repeated.rest;
-        let Query(query) = Query::from_request_parts(&mut rest, state).await?;
+        let query = repeated.others()?;
         let mut properties = BTreeMap::new();
         for (_, property) in repeated.given {
             let bad =

@@ -14,7 +14,7 @@ use utoipa_axum::routes;
 
 use super::answer::Answer;
 use super::convert;
-use super::extract::{Query, Repeated};
+use super::extract::Repeated;
 use super::n_plus_one::{think, voters};
 use super::problem::{Failure, Result};
 use super::read::Snapshot;
@@ -53,11 +53,9 @@ struct Question {
 impl<S: Send + Sync> FromRequestParts<S> for Question {
     type Rejection = Failure;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self> {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self> {
         let repeated = Repeated::split(&parts.uri, &["lose", "drain"])?;
-        let mut rest = parts.clone();
-        rest.uri = repeated.rest;
-        let Query(read) = Query::from_request_parts(&mut rest, state).await?;
+        let read = repeated.others()?;
         let (lose, drain): (Vec<_>, Vec<_>) =
             repeated.given.into_iter().partition(|(name, _)| name == "lose");
         let values = |pairs: Vec<(String, String)>| pairs.into_iter().map(|(_, value)| value).collect();

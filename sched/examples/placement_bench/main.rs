@@ -62,8 +62,8 @@ fn measure(case: &Case, quick: bool) -> Vec<f64> {
     let state = case.state();
     let rounds = (200 / (case.vms / 100).max(1)).max(10);
     let rounds = if quick { rounds.div_ceil(10) } else { rounds };
-    // The first decisions find memory cold.
-    (0..2).for_each(|_| _ = decide(case, &state));
+    // The first decisions find memory cold, and the allocator learns from them what to keep.
+    (0..rounds.clamp(2, 20)).for_each(|_| _ = decide(case, &state));
     let divisor = if case.per_decision { 1.0 } else { case.vms as f64 };
     let mut times: Vec<f64> = (0..rounds).map(|_| decide(case, &state) / divisor).collect();
     times.sort_by(f64::total_cmp);

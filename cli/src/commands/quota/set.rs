@@ -4,6 +4,7 @@ use holm_api::{Quota, SetQuota};
 use hyper::Method;
 
 use crate::args::quota::Set;
+use crate::args::value::once;
 use crate::client::path;
 use crate::commands::Context;
 use crate::error::Error;
@@ -12,7 +13,7 @@ use crate::output;
 pub async fn run(cx: &Context, typed: Set) -> Result<(), Error> {
     let target = path::of("quotas", &cx.project, "")?;
     let look = format!("holm quota show {}", cx.project);
-    let body = SetQuota { limits: typed.limits.into_iter().collect() };
+    let body = SetQuota { limits: once(typed.limits)? };
     let quota: Quota = cx.client.write(Method::PUT, &target, &body, &look).await?;
     for (class, of) in &quota.classes {
         if let Some(limit) = of.limit.filter(|limit| of.used > *limit) {

@@ -4,6 +4,7 @@ use holm_api::{NPlusOne, SchedulerPolicy, SetSchedulerPolicy};
 use hyper::Method;
 
 use crate::args::scheduler::{NPlusOne as Typed, Set, Switch};
+use crate::args::value::once;
 use crate::commands::Context;
 use crate::error::Error;
 use crate::output;
@@ -19,6 +20,7 @@ pub async fn run(cx: &Context, typed: &Set) -> Result<(), Error> {
 }
 
 fn changed(policy: &SchedulerPolicy, typed: &Set) -> Result<SetSchedulerPolicy, Error> {
+    once(typed.enable.iter().chain(&typed.disable).map(|name| (name.clone(), ())))?;
     let mut filters = typed.filters.clone().unwrap_or_else(|| policy.filters.clone());
     if let Some(name) = typed.enable.iter().find(|name| policy.always_filters.contains(name)) {
         let hint = "it is asked after the filters in use, and needs no switching on";
@@ -29,6 +31,11 @@ fn changed(policy: &SchedulerPolicy, typed: &Set) -> Result<SetSchedulerPolicy, 
             let hint = format!("these cannot: {}", policy.required_filters.join(", "));
             return Err(Error::usage(format!("the filter `{name}` cannot be switched off"), hint));
         }
+        if !policy.known_filters.contains_key(name) {
+            // The cluster's to refuse, as if it were to be asked.
+            filters.push(name.clone());
+            continue;
+        }
         if !filters.contains(name) {
             let hint = format!("in use are {}", filters.join(", "));
             return Err(Error::usage(format!("the filter `{name}` is not in use"), hint));
@@ -37,25 +44,26 @@ fn changed(policy: &SchedulerPolicy, typed: &Set) -> Result<SetSchedulerPolicy, 
     }
     filters.extend(typed.enable.iter().filter(|name| !policy.filters.contains(name)).cloned());
     let mut weighers = policy.weighers.clone();
-    for (name, multiplier) in &typed.weighers {
+    for (name, multiplier) in once(typed.weighers.iter().cloned())? {
         // A weigher of no weight is left out; an unknown one is the cluster's to refuse.
-        if *multiplier == 0.0 && policy.known_weighers.contains_key(name) {
-            weighers.remove(name);
+        if multiplier == 0.0 && policy.known_weighers.contains_key(&name) {
+            weighers.remove(&name);
         } else {
-            weighers.insert(name.clone(), *multiplier);
+            weighers.insert(name, multiplier);
         }
     }
-    let list = |typed: &Option<Vec<String>>, now: &Vec<String>| {
+    let list = |typed: &Option<Vec<String>>, now: &Vec<String>| -> Result<_, Error> {
+        once(typed.iter().flatten().map(|name| (name.clone(), ())))?;
         let list = typed.as_ref().unwrap_or(now);
-        Some(list.iter().filter(|name| !name.is_empty()).cloned().collect())
+        Ok(Some(list.iter().filter(|name| !name.is_empty()).cloned().collect()))
     };
     Ok(SetSchedulerPolicy {
         filters: Some(filters),
         weighers: Some(weighers),
         max_instances_per_host: Some(typed.max_instances_per_host.unwrap_or(policy.max_instances_per_host)),
         max_io_ops_per_host: Some(typed.max_io_ops_per_host.unwrap_or(policy.max_io_ops_per_host)),
-        isolated_images: list(&typed.isolated_images, &policy.isolated_images),
-        isolated_nodes: list(&typed.isolated_nodes, &policy.isolated_nodes),
+        isolated_images: list(&typed.isolated_images, &policy.isolated_images)?,
+        isolated_nodes: list(&typed.isolated_nodes, &policy.isolated_nodes)?,
         restrict_isolated_hosts_to_isolated_images: Some(
             typed
                 .restrict_isolated_hosts_to_isolated_images
@@ -105,7 +113,22 @@ mod tests {
     #[test]
     fn a_filter_that_is_not_in_use_cannot_be_disabled() {
         assert_eq!(set(&["--disable", "Taints"]).unwrap().filters.unwrap(), ["ComputeStatus", "Capacity"]);
-        assert_eq!(set(&["--disable", "Taint"]).unwrap_err().exit_code(), 2);
+        assert_eq!(set(&["--disable", "NumInstances"]).unwrap_err().exit_code(), 2);
+        let unknown = set(&["--disable", "Horoscope"]).unwrap().filters.unwrap();
+        assert_eq!(unknown.last().map(String::as_str), Some("Horoscope"), "the cluster refuses it");
+    }
+
+    #[test]
+    fn what_is_given_twice_is_refused_by_its_name() {
+        for (args, named) in [
+            (["--weigher", "Ram=1", "--weigher", "Ram=2"], "Ram"),
+            (["--enable", "Taints", "--disable", "Taints"], "Taints"),
+            (["--enable", "IoOps", "--enable", "IoOps"], "IoOps"),
+            (["--isolated-images", "img,img", "--reserve-after-s", "1"], "img"),
+            (["--isolated-nodes", "n1,n1", "--reserve-after-s", "1"], "n1"),
+        ] {
+            assert_eq!(set(&args).unwrap_err().to_string(), format!("`{named}` is given twice: give it once"));
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use holm_model::reply::Kind;
 use holm_model::{Reason, ResourceClass, Resources, State as Model};
 use holm_sched::candidates::Demand;
 
-use super::super::extract::{Query, Repeated};
+use super::super::extract::Repeated;
 use super::super::page::checked_limit;
 use super::super::problem::{Failure, Result};
 
@@ -47,12 +47,9 @@ struct Membership {
 impl<S: Send + Sync> FromRequestParts<S> for Question {
     type Rejection = Failure;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self> {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self> {
         let repeated = Repeated::split(&parts.uri, &[REQUIRED, MEMBER_OF])?;
-        let mut rest = parts.clone();
-        rest.uri = repeated.rest;
-        let Query(query) = Query::<CandidatesQuery>::from_request_parts(&mut rest, state).await?;
-        Self::read(query, &repeated.given)
+        Self::read(repeated.others()?, &repeated.given)
     }
 }
 
@@ -208,8 +205,7 @@ mod tests {
     fn read(query: &str) -> Result<Question> {
         let uri = format!("/v1/allocation-candidates?{query}").parse().expect("a target");
         let repeated = Repeated::split(&uri, &[REQUIRED, MEMBER_OF])?;
-        let query = axum::extract::Query::<CandidatesQuery>::try_from_uri(&repeated.rest);
-        Question::read(query.expect("known parameters").0, &repeated.given)
+        Question::read(repeated.others()?, &repeated.given)
     }
 
     fn asked(query: &str) -> (Vec<(String, u64)>, Vec<Demand>, Vec<Membership>) {

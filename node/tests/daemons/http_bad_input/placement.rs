@@ -25,6 +25,8 @@ fn policy() -> Vec<Case> {
     let invalid = |body, field| put("/v1/scheduler", body, 422, "invalid_field", Some(field));
     let unknown = |body, field| put("/v1/scheduler", body, 422, "unknown_reference", Some(field));
     vec![
+        Case::new(Method::PUT, "/v1/scheduler", 422, "invalid_field", Some("weighers.Ram"))
+            .json(r#"{"weighers": {"Ram": 1, "Ram": 2}}"#),
         invalid(json!({"filters": ["Horoscope"]}), "filters"),
         invalid(json!({"filters": ["ComputeStatus"]}), "filters"),
         invalid(json!({"filters": []}), "filters"),
