@@ -127,7 +127,10 @@ mod tests {
             (["--isolated-images", "img,img", "--reserve-after-s", "1"], "img"),
             (["--isolated-nodes", "n1,n1", "--reserve-after-s", "1"], "n1"),
         ] {
-            assert_eq!(set(&args).unwrap_err().to_string(), format!("`{named}` is given twice: give it once"));
+            assert_eq!(
+                set(&args).unwrap_err().to_string(),
+                format!("`{named}` is given twice: give it once")
+            );
         }
     }
 
