@@ -317,7 +317,7 @@ mod tests {
         let uri = axum::http::Uri::from_static("/v1/what-if?lose=n1&foo=1");
         let repeated = Repeated::split(&uri, &["lose", "drain"]).unwrap();
         let failure = repeated.others::<holm_api::ReadQuery>().unwrap_err();
-        assert_eq!(failure.detail, "unknown field `foo`, expected `consistency`, `lose`, `drain`");
+        assert_eq!(failure.detail, "foo: unknown field `foo`, expected `consistency`, `lose`, `drain`");
         assert_eq!(failure.field.as_deref(), Some("foo"));
     }
 
