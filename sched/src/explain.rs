@@ -4,6 +4,7 @@
 //! by creating it in a copy of the state.
 
 use holm_model::command::{Command, CreateVm};
+use holm_model::feasible::Refusal;
 use holm_model::reply::Reason;
 use holm_model::vm::Vm;
 use holm_model::{Actor, Entry, NodeId, Proposal, Reply, State, Timestamp, VmId, apply};
@@ -121,10 +122,10 @@ pub fn explain(state: &State, policy: &Policy, vm: &Vm) -> Explanation {
     let answers: Vec<_> = hosts
         .iter()
         .map(|host| {
-            let refusals = policy.refusals(&request, host);
-            if !refusals.is_empty() {
+            let mut refusals = policy.refusals(&request, host).into_iter();
+            if let Some(first) = refusals.next() {
                 advice.add(policy, &request, host);
-                return Err(refusals);
+                return Err(refused(first, refusals));
             }
             let raw: Vec<i64> = columns.iter().map(|column| column.weigher.weigh(&request, host)).collect();
             ranges.iter_mut().zip(&raw).for_each(|(range, raw)| range.include(*raw));
@@ -132,7 +133,7 @@ pub fn explain(state: &State, policy: &Policy, vm: &Vm) -> Explanation {
         })
         .collect();
     let verdicts = answers.into_iter().enumerate().map(|(at, answer)| match answer {
-        Err(refusals) => refused(refusals),
+        Err(refused) => refused,
         Ok(raw) => score(at, &columns, &ranges, &raw),
     });
     let hosts: Vec<HostVerdict> = hosts
@@ -182,11 +183,11 @@ fn best(hosts: &[HostVerdict], vm: &Vm) -> Option<NodeId> {
     hosts.iter().filter_map(candidate).max().map(|(.., node)| node)
 }
 
-/// By all these filters, of which there is one at least.
-fn refused(refusals: Vec<(&str, String)>) -> Verdict {
-    let mut refusals = refusals.into_iter().map(|(by, message)| Further { by: by.to_owned(), message });
-    let Further { by, message } = refusals.next().expect("a filter refuses");
-    Verdict::Refused { by, message, also: refusals.collect() }
+/// By this filter, and further ones.
+fn refused<'f>(first: (&str, Refusal), further: impl Iterator<Item = (&'f str, Refusal)>) -> Verdict {
+    let (by, message) = first;
+    let also = further.map(|(by, message)| Further { by: by.to_owned(), message }).collect();
+    Verdict::Refused { by: by.to_owned(), message, also }
 }
 
 fn score(host: usize, columns: &[Column<'_>], ranges: &[Range], raw: &[i64]) -> Verdict {

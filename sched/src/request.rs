@@ -78,6 +78,13 @@ pub struct Mate<'a> {
     pub node: Option<NodeId>,
 }
 
+impl Mate<'_> {
+    /// Its name, quoted, or that it is gone.
+    pub fn words(&self) -> String {
+        self.name.map_or_else(|| "a VM that was deleted".to_owned(), |name| format!("`{name}`"))
+    }
+}
+
 /// A server group and where its other members are.
 #[derive(Clone, Debug)]
 pub struct Group<'a> {

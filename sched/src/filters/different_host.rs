@@ -21,10 +21,7 @@ impl Filter for DifferentHost {
 
     fn check(&self, request: &Request<'_>, host: &Host<'_>) -> Result<(), Refusal> {
         match request.different_host.iter().find(|mate| mate.node == Some(host.id())) {
-            Some(mate) => {
-                let name = mate.name.expect("one that has a host is there");
-                Err(format!("different host from `{name}`: it is here"))
-            }
+            Some(mate) => Err(format!("different host from {}: it is here", mate.words())),
             None => Ok(()),
         }
     }

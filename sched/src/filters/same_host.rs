@@ -4,7 +4,7 @@ use holm_model::feasible::Refusal;
 
 use crate::filter::Filter;
 use crate::host::Host;
-use crate::request::Request;
+use crate::request::{Mate, Request};
 
 /// The host holds one of the VMs of `same_host`.
 #[derive(Clone, Copy, Debug)]
@@ -24,9 +24,7 @@ impl Filter for SameHost {
         if self.passes(request, host) {
             return Ok(());
         }
-        let name =
-            |name: Option<&str>| name.map_or("a VM that was deleted".to_owned(), |name| format!("`{name}`"));
-        let names: Vec<String> = wanted.iter().map(|mate| name(mate.name)).collect();
+        let names: Vec<String> = wanted.iter().map(Mate::words).collect();
         let nowhere = wanted.iter().all(|mate| mate.node.is_none());
         let detail = match nowhere {
             true if wanted.iter().all(|mate| mate.name.is_none()) => "it never has a host again",

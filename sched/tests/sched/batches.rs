@@ -264,3 +264,29 @@ fn the_time_out_ends_all_of_a_batch_at_once() {
         assert_eq!((record.status, record.batch), (VmStatus::Error, None));
     }
 }
+
+#[test]
+fn whoever_is_given_up_on_takes_its_batch_along_and_nobody_is_told_twice() {
+    let mut cluster = Cluster::of(&[SMALL; 3]);
+    let vms = batch(&mut cluster, 7, OnNoHost::Queue);
+    let other = cluster.vm(HALF);
+    let no_host = NoHost {
+        leadership: cluster.leadership(),
+        vm: vms[3],
+        refusals: Vec::new(),
+        give_up: true,
+        counts: Default::default(),
+        reserve: None,
+        retry: false,
+        choice: None,
+        batch: None,
+        also: vec![vms[3], vms[4]],
+    };
+    cluster.done(Command::NoHost(no_host));
+    for vm in &vms {
+        let record = cluster.record(*vm);
+        assert_eq!((record.status, record.batch), (VmStatus::Error, None));
+        assert_eq!(cluster.events_of(*vm).iter().filter(|event| event.contains("error")).count(), 1);
+    }
+    assert_eq!(cluster.placed_on(other).map(|_| ()), Some(()), "who is in no batch is none of it");
+}

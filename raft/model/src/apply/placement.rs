@@ -109,7 +109,7 @@ impl Cx<'_> {
 
     pub(super) fn no_host(&mut self, c: &NoHost) -> Result<Outcome, Reason> {
         self.check_leadership(c.leadership)?;
-        let told: Vec<Vm> = std::iter::once(&c.vm).chain(&c.also).flat_map(|id| self.told(*id, c)).collect();
+        let told = self.told(c);
         if told.is_empty() {
             let vm = self.state.vms.get(&c.vm).ok_or_else(|| not_found(Kind::Vm, c.vm))?;
             return Err(wrong_state(format!("VM `{}` is not waiting for a host", vm.name)));
@@ -120,18 +120,19 @@ impl Cx<'_> {
         Ok(Outcome::Vm(c.vm))
     }
 
-    /// Of whom `c` is said when it is said of this VM: itself, or all of its batch, as far as they wait.
-    fn told(&self, vm: VmId, c: &NoHost) -> Vec<Vm> {
-        if !self.state.waiting.contains(&vm) {
-            return Vec::new();
+    /// Of whom `c` is said: the VMs it names, as far as they wait, and where it speaks of a batch, or gives up on one of
+    /// its VMs, of all of it.
+    fn told(&self, c: &NoHost) -> Vec<Vm> {
+        let named = std::iter::once(&c.vm).chain(&c.also).filter(|id| self.state.waiting.contains(*id));
+        let mut told: BTreeSet<VmId> = named.copied().collect();
+        let of_all = c.batch.is_some() || c.give_up;
+        let batch_of = |id: &VmId| self.state.vms.get(id).and_then(|vm| vm.batch).filter(|_| of_all);
+        let batches: BTreeSet<VmId> = told.iter().filter_map(batch_of).collect();
+        if !batches.is_empty() {
+            let is_of_them = |id: &&VmId| batch_of(id).is_some_and(|batch| batches.contains(&batch));
+            told.extend(self.state.waiting.iter().filter(is_of_them));
         }
-        let vm = self.state.vms.get(&vm);
-        let batch = vm.filter(|_| c.batch.is_some()).and_then(|vm| vm.batch);
-        if batch.is_none() {
-            return vm.cloned().into_iter().collect();
-        }
-        let waiting = self.state.waiting.iter().filter_map(|id| self.state.vms.get(id));
-        waiting.filter(|other| other.batch == batch).cloned().collect()
+        told.iter().filter_map(|id| self.state.vms.get(id)).cloned().collect()
     }
 
     fn no_host_for(&mut self, mut vm: Vm, c: &NoHost) -> Result<(), Reason> {
